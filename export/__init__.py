@@ -1,0 +1,1 @@
+"""Turns a bundle into ONNX graphs and proves them equal to PyTorch."""

@@ -1,0 +1,1 @@
+"""The classifier: config, tokenizer, packing, bundle (free of torch); encoder, data, training."""

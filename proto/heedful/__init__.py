@@ -1,0 +1,1 @@
+"""The heedful client and contract."""

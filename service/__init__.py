@@ -1,0 +1,1 @@
+"""The gRPC server: servicer, scheduler, backends, metrics, health."""
