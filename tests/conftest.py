@@ -46,3 +46,11 @@ def tiny_bundle(
     path: Path = tmp_path_factory.mktemp("bundles") / "tiny"
     tokenizer = train_tokenizer(SENTENCES, "wordpiece", 211)
     return write_bundle(path, tiny_encoder, tokenizer, name="tiny", labels=LABELS)
+
+
+@pytest.fixture(scope="session")
+def exported_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Bundle) -> Bundle:
+    """The tiny bundle with its graphs, as a server gets it; never to be changed."""
+    from export.bundle import export_bundle
+
+    return export_bundle(tiny_bundle.path, tmp_path_factory.mktemp("exported") / "tiny-onnx")

@@ -1,0 +1,148 @@
+"""Runs a bundle's graphs with ONNX Runtime; no torch needed."""
+
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from model.bundle import ATTENTION_GRAPH, CLASSIFY_GRAPH, GRAPH_WEIGHTS, Bundle
+from model.errors import BundleError, SetupError
+from model.packing import PackedRows
+from service.backends import FloatArray
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+# Quieter than warnings: what matters comes as an exception.
+LOG_ERRORS_ONLY = 3
+
+
+class OnnxBackend:
+    """Logits from classify.onnx; attentions from attention.onnx, loaded when first asked for."""
+
+    name = "onnxruntime"
+    precision = "float32"
+
+    def __init__(
+        self, bundle: Bundle, *, device: str = "cpu", threads: int, spinning: bool = True
+    ) -> None:
+        """Loads the graph for plain calls.
+
+        Args:
+            device: "cpu", "cuda" or "cuda:N".
+            threads: for one run, the caller's own included.
+            spinning: threads wait busily between parts of a run: faster for one engine, harmful
+                where several share the same processors.
+
+        Raises:
+            BundleError: the bundle has no graphs, or they do not load.
+            SetupError: no ONNX Runtime, or none for this device.
+        """
+        if threads < 1:
+            raise ValueError(f"threads must be at least 1, got {threads}")
+        self._bundle = bundle
+        self.has_attention = ATTENTION_GRAPH in bundle.files
+        self._provider, self.device = _provider(device)
+        self._threads, self._spinning = threads, spinning
+        self._classify = self._session(CLASSIFY_GRAPH)
+        self._attention: onnxruntime.InferenceSession | None = None
+        self._attention_lock = Lock()
+        self._head_gate = np.ones(
+            (bundle.config.num_hidden_layers, bundle.config.num_attention_heads), dtype=np.float32
+        )
+
+    def run(self, rows: PackedRows) -> FloatArray:
+        """Logits (B, C) of the packed texts, in packed order."""
+        (logits,) = self._classify.run(["logits"], _feed(rows))
+        return logits  # type: ignore[no-any-return]
+
+    def run_with_attentions(self, rows: PackedRows) -> tuple[FloatArray, FloatArray]:
+        """Logits (B, C) and attentions (R, L, H, T, T), float32.
+
+        Raises:
+            BundleError: the bundle has no attention.onnx.
+        """
+        feed = {**_feed(rows), "head_gate": self._head_gate}
+        logits, attentions = self._attention_session().run(["logits", "attentions"], feed)
+        return logits, attentions
+
+    def _attention_session(self) -> "onnxruntime.InferenceSession":
+        with self._attention_lock:
+            if self._attention is None:
+                # Prepacking would copy the weights, which this rare graph can share instead.
+                self._attention = self._session(ATTENTION_GRAPH, prepack=False)
+            return self._attention
+
+    def _session(self, graph: str, prepack: bool = True) -> "onnxruntime.InferenceSession":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = LOG_ERRORS_ONLY
+        # Shapes differ from run to run, and the arena would keep the largest of each for ever.
+        options.enable_cpu_mem_arena = False
+        options.add_session_config_entry(
+            "session.intra_op.allow_spinning", "1" if self._spinning else "0"
+        )
+        if not prepack:
+            options.add_session_config_entry("session.disable_prepacking", "1")
+        path = self._bundle.file(graph)
+        if GRAPH_WEIGHTS not in self._bundle.files:
+            raise BundleError(
+                f"the bundle {self._bundle.path} lists {graph} and not its {GRAPH_WEIGHTS}: "
+                "run `heedful export` again"
+            )
+        session = _load(path, options, self._provider)
+        if session.get_providers()[0] != self._provider[0]:
+            raise SetupError(
+                f"ONNX Runtime could not use {self.device} and would have used the CPU instead: "
+                "look for its error above, and check the driver, CUDA and cuDNN"
+            )
+        return session
+
+
+def _feed(rows: PackedRows) -> dict[str, Any]:
+    return {
+        "input_ids": rows.input_ids,
+        "position_ids": rows.position_ids,
+        "sequence_ids": rows.sequence_ids,
+        "cls_index": rows.cls_index,
+    }
+
+
+def _load(path: Path, options: Any, provider: tuple[str, dict[str, Any]]) -> Any:
+    import onnxruntime
+
+    try:
+        return onnxruntime.InferenceSession(path, options, providers=[provider])
+    except Exception as error:  # its exceptions have no common base
+        raise BundleError(f"ONNX Runtime cannot load {path}: {error}") from None
+
+
+def _provider(device: str) -> tuple[tuple[str, dict[str, Any]], str]:
+    """The execution provider with its options, and the device's full name.
+
+    Raises:
+        SetupError: this ONNX Runtime was built without it, or is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise SetupError(
+            f"the onnx backend needs ONNX Runtime ({error}): pip install 'heedful[serve]'"
+        ) from None
+    if device == "cpu":
+        return ("CPUExecutionProvider", {}), device
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or not (number or "0").isdecimal():
+        raise SetupError(f"the device must be cpu, cuda or cuda:N, got {device!r}")
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        raise SetupError(
+            f"the device {device} was asked for and this ONNX Runtime has no CUDA: "
+            "install onnxruntime-gpu in place of onnxruntime, or use the device cpu"
+        )
+    index = int(number or "0")
+    # TF32 would give answers that differ in the third digit from float32.
+    return ("CUDAExecutionProvider", {"device_id": index, "use_tf32": 0}), f"cuda:{index}"
