@@ -1,0 +1,1 @@
+"""What is fast and how fast: ratios from one run, since machines differ and are shared."""
