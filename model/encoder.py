@@ -30,12 +30,16 @@ def attention_bias(sequence_ids: Tensor, causal: bool) -> Tensor:
     finfo.min and not -inf: a row without any key would turn into NaN. There is none here, since
     padding (id 0) attends to padding.
     """
-    same_text = sequence_ids[:, :, None] == sequence_ids[:, None, :]  # (R, T, T)
+    seen = sequence_ids[:, None, :, None] == sequence_ids[:, None, None, :]  # (R, 1, T, T)
     if causal:
         column = torch.arange(sequence_ids.shape[1], device=sequence_ids.device)
-        same_text = same_text & (column[None, :, None] >= column[None, None, :])
-    bias = torch.zeros_like(same_text, dtype=torch.float32)
-    return bias.masked_fill(~same_text, torch.finfo(torch.float32).min)[:, None]  # (R, 1, T, T)
+        seen = seen & (column[:, None] >= column)
+    return torch.where(seen, 0.0, torch.finfo(torch.float32).min)
+
+
+def take_tokens(hidden_states: Tensor, index: Tensor) -> Tensor:
+    """The tokens (B, D) at index (B,) of the flattened rows (R, T, D)."""
+    return hidden_states.flatten(0, 1).index_select(0, index)
 
 
 class Embeddings(nn.Module):
@@ -55,7 +59,8 @@ class Embeddings(nn.Module):
 
     def forward(self, input_ids: Tensor, position_ids: Tensor) -> Tensor:
         tokens = self.tokens(input_ids) * self.scale  # (R, T, D)
-        return self.dropout(tokens + self.positions[position_ids])  # type: ignore[no-any-return]
+        positions = F.embedding(position_ids, self.positions)  # (R, T, D)
+        return self.dropout(tokens + positions)  # type: ignore[no-any-return]
 
 
 class SelfAttention(nn.Module):
@@ -69,14 +74,22 @@ class SelfAttention(nn.Module):
         self.dropout = config.dropout
 
     def forward(
-        self, hidden_states: Tensor, bias: Tensor, head_gate: Tensor | None, with_probs: bool
+        self,
+        hidden_states: Tensor,
+        bias: Tensor,
+        head_gate: Tensor | None,
+        with_probs: bool,
+        only: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Returns the context (R, T, D) and, if asked, attention_probs (R, H, T, T)."""
+        """Returns the context (R, T, D) and, if asked, attention_probs (R, H, T, T).
+
+        With only (B,) the context is that of these tokens, (B, D).
+        """
         num_rows, row_length, hidden_size = hidden_states.shape
-        split = self.qkv(hidden_states).view(
-            num_rows, row_length, 3, self.num_heads, self.head_size
+        heads = self.qkv(hidden_states).view(
+            num_rows, row_length, 3 * self.num_heads, self.head_size
         )
-        query, key, value = split.permute(2, 0, 3, 1, 4).unbind(0)  # (R, H, T, K) each
+        query, key, value = heads.transpose(1, 2).chunk(3, dim=1)  # (R, H, T, K) each
         dropout = self.dropout if self.training else 0.0
         attention_probs = None
         if with_probs:
@@ -89,6 +102,8 @@ class SelfAttention(nn.Module):
         if head_gate is not None:
             context = context * head_gate[:, None, None]  # (H, 1, 1): one factor a head
         context = context.transpose(1, 2).reshape(num_rows, row_length, hidden_size)
+        if only is not None:
+            context = take_tokens(context, only)  # (B, D)
         return self.output(context), attention_probs
 
 
@@ -105,9 +120,16 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, bias: Tensor, head_gate: Tensor | None, with_probs: bool
+        self,
+        x: Tensor,
+        bias: Tensor,
+        head_gate: Tensor | None,
+        with_probs: bool,
+        only: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
-        context, attention_probs = self.attention(x, bias, head_gate, with_probs)
+        context, attention_probs = self.attention(x, bias, head_gate, with_probs, only)
+        if only is not None:
+            x = take_tokens(x, only)  # (B, D)
         x = self.attention_norm(x + self.dropout(context))
         x = self.output_norm(x + self.dropout(self.output(F.gelu(self.intermediate(x)))))
         return x, attention_probs
@@ -154,18 +176,19 @@ class EncoderClassifier(nn.Module):
         attentions: list[Tensor] = []
         for index, layer in enumerate(self.layers):
             gate = None if head_gate is None else head_gate[index]
-            x, attention_probs = layer(x, bias, gate, with_attentions)
+            # Of the last layer only what is read is computed: three quarters of it saved.
+            is_read_in_part = self.config.pooling == "first" and layer is self.layers[-1]
+            only = cls_index if is_read_in_part else None
+            x, attention_probs = layer(x, bias, gate, with_attentions, only)
             if attention_probs is not None:
                 attentions.append(attention_probs)
-        pooled = self.pool(x, sequence_ids, cls_index)  # (B, D)
-        logits = self.classifier(self.dropout(pooled))  # (B, C)
+        pooled = x if self.config.pooling == "first" else self.mean(x, sequence_ids, cls_index)
+        logits = self.classifier(self.dropout(pooled))  # (B, C) from (B, D)
         return logits, torch.stack(attentions, dim=1) if with_attentions else None
 
-    def pool(self, hidden_states: Tensor, sequence_ids: Tensor, cls_index: Tensor) -> Tensor:
-        """One vector per text (B, D) from (R, T, D)."""
+    def mean(self, hidden_states: Tensor, sequence_ids: Tensor, cls_index: Tensor) -> Tensor:
+        """Each text's mean over its tokens (B, D), from (R, T, D)."""
         flat = hidden_states.flatten(0, 1)  # (R*T, D)
-        if self.config.pooling == "first":
-            return flat[cls_index]
         # A text is named by its row and its number in the row.
         num_rows, row_length = sequence_ids.shape
         row = torch.arange(num_rows, device=sequence_ids.device)[:, None]
