@@ -1,1 +1,47 @@
-"""The heedful client and contract."""
+"""The client of a heedful server: classify texts and see what the model attends to."""
+
+from heedful.aio import AsyncClient
+from heedful.attention import Attention
+from heedful.client import Client
+from heedful.errors import (
+    AnswerError,
+    DeadlineExceededError,
+    FailedPreconditionError,
+    HeedfulError,
+    InternalError,
+    InvalidArgumentError,
+    NotFoundError,
+    RequestError,
+    ResourceExhaustedError,
+    UnavailableError,
+)
+from heedful.records import LabelScore, Timings, TruncationLoss
+from heedful.requests import AttentionRequest, ClassifyOptions, TokenizeOptions
+from heedful.results import Classification, ModelInfo, Tokenization
+from heedful.tokens import Token
+
+__all__ = [
+    "AnswerError",
+    "AsyncClient",
+    "Attention",
+    "AttentionRequest",
+    "Classification",
+    "ClassifyOptions",
+    "Client",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "HeedfulError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LabelScore",
+    "ModelInfo",
+    "NotFoundError",
+    "RequestError",
+    "ResourceExhaustedError",
+    "Timings",
+    "Token",
+    "Tokenization",
+    "TokenizeOptions",
+    "TruncationLoss",
+    "UnavailableError",
+]

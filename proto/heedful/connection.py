@@ -1,0 +1,63 @@
+"""What the sync and the asyncio client share about the line to a server."""
+
+import math
+from dataclasses import dataclass
+
+import grpc
+
+from heedful.errors import DeadlineExceededError, InvalidArgumentError
+
+DEFAULT_TARGET = "localhost:50051"
+# gRPC refuses answers over 4 MiB unless told otherwise, and attention is often larger; the server
+# has a budget of its own, so this only stops a server that has none.
+MAX_ANSWER_BYTES = 512 * 2**20
+
+# grpc.health.v1 in the two messages that are needed: "how is the whole server?", which is empty,
+# and field 1 = SERVING.
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+HEALTH_WATCH = "/grpc.health.v1.Health/Watch"
+WHOLE_SERVER = b""
+SERVING = b"\x08\x01"
+# Between attempts to watch a server that hangs up at once.
+RETRY_SECONDS = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Where a server is and how to speak to it.
+
+    Attributes:
+        target: host:port, or another gRPC name.
+        timeout: seconds for each call that names none.
+        credentials: for TLS; None speaks plain text.
+    """
+
+    target: str
+    timeout: float
+    credentials: grpc.ChannelCredentials | None
+
+    def __post_init__(self) -> None:
+        if not self.target:
+            raise ValueError("target must name a server, as in localhost:50051")
+        self.seconds(self.timeout)
+
+    def seconds(self, timeout: float | None) -> float:
+        """The time a call may take: its own or the client's; never without an end."""
+        seconds = self.timeout if timeout is None else timeout
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise InvalidArgumentError(
+                "INVALID_ARGUMENT", f"timeout must be a positive number of seconds, got {seconds}"
+            )
+        return seconds
+
+    def not_ready(self, seconds: float) -> DeadlineExceededError:
+        return DeadlineExceededError(
+            "DEADLINE_EXCEEDED", f"the server at {self.target} was not ready within {seconds:g} s"
+        )
+
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        return [
+            ("grpc.max_receive_message_length", MAX_ANSWER_BYTES),
+            ("grpc.max_send_message_length", MAX_ANSWER_BYTES),
+        ]
