@@ -1,6 +1,5 @@
 """Runs a bundle's graphs with ONNX Runtime; no torch needed."""
 
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from model.bundle import ATTENTION_GRAPH, CLASSIFY_GRAPH, GRAPH_WEIGHTS, Bundle
 from model.errors import BundleError, SetupError
 from model.packing import PackedRows
 from service.backends import FloatArray
+from service.backends.device import CPU, cuda_index
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -77,30 +77,38 @@ class OnnxBackend:
     def _session(self, graph: str, prepack: bool = True) -> "onnxruntime.InferenceSession":
         import onnxruntime
 
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = LOG_ERRORS_ONLY
-        # Shapes differ from run to run, and the arena would keep the largest of each for ever.
-        options.enable_cpu_mem_arena = False
-        options.add_session_config_entry(
-            "session.intra_op.allow_spinning", "1" if self._spinning else "0"
-        )
-        if not prepack:
-            options.add_session_config_entry("session.disable_prepacking", "1")
         path = self._bundle.file(graph)
         if GRAPH_WEIGHTS not in self._bundle.files:
             raise BundleError(
                 f"the bundle {self._bundle.path} lists {graph} and not its {GRAPH_WEIGHTS}: "
                 "run `heedful export` again"
             )
-        session = _load(path, options, self._provider)
+        options = _options(self._threads, self._spinning, prepack)
+        try:
+            session = onnxruntime.InferenceSession(path, options, providers=[self._provider])
+        except Exception as error:  # its exceptions have no common base
+            kind = BundleError if self.device == CPU else SetupError
+            raise kind(f"ONNX Runtime cannot load {path} on {self.device}: {error}") from None
         if session.get_providers()[0] != self._provider[0]:
             raise SetupError(
                 f"ONNX Runtime could not use {self.device} and would have used the CPU instead: "
                 "look for its error above, and check the driver, CUDA and cuDNN"
             )
         return session
+
+
+def _options(threads: int, spinning: bool, prepack: bool) -> "onnxruntime.SessionOptions":
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = LOG_ERRORS_ONLY
+    # Shapes differ from run to run, and the arena would keep the largest of each for ever.
+    options.enable_cpu_mem_arena = False
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
+    options.add_session_config_entry("session.disable_prepacking", str(int(not prepack)))
+    return options
 
 
 def _feed(rows: PackedRows) -> dict[str, Any]:
@@ -112,37 +120,25 @@ def _feed(rows: PackedRows) -> dict[str, Any]:
     }
 
 
-def _load(path: Path, options: Any, provider: tuple[str, dict[str, Any]]) -> Any:
-    import onnxruntime
-
-    try:
-        return onnxruntime.InferenceSession(path, options, providers=[provider])
-    except Exception as error:  # its exceptions have no common base
-        raise BundleError(f"ONNX Runtime cannot load {path}: {error}") from None
-
-
 def _provider(device: str) -> tuple[tuple[str, dict[str, Any]], str]:
     """The execution provider with its options, and the device's full name.
 
     Raises:
         SetupError: this ONNX Runtime was built without it, or is not installed.
     """
+    index = cuda_index(device)
     try:
         import onnxruntime
     except ImportError as error:
         raise SetupError(
             f"the onnx backend needs ONNX Runtime ({error}): pip install 'heedful[serve]'"
         ) from None
-    if device == "cpu":
+    if index is None:
         return ("CPUExecutionProvider", {}), device
-    kind, _, number = device.partition(":")
-    if kind != "cuda" or not (number or "0").isdecimal():
-        raise SetupError(f"the device must be cpu, cuda or cuda:N, got {device!r}")
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         raise SetupError(
             f"the device {device} was asked for and this ONNX Runtime has no CUDA: "
             "install onnxruntime-gpu in place of onnxruntime, or use the device cpu"
         )
-    index = int(number or "0")
     # TF32 would give answers that differ in the third digit from float32.
     return ("CUDAExecutionProvider", {"device_id": index, "use_tf32": 0}), f"cuda:{index}"

@@ -6,6 +6,7 @@ from model.bundle import Bundle
 from model.errors import SetupError
 from model.packing import PackedRows
 from service.backends import FloatArray
+from service.backends.device import cuda_index
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -65,12 +66,9 @@ class TorchBackend:
 
 
 def _device(device: str, num_cuda_devices: int) -> str:
-    if device == "cpu":
+    index = cuda_index(device)
+    if index is None:
         return device
-    kind, _, number = device.partition(":")
-    if kind != "cuda" or not (number or "0").isdecimal():
-        raise SetupError(f"the device must be cpu, cuda or cuda:N, got {device!r}")
-    index = int(number or "0")
     if index >= num_cuda_devices:
         raise SetupError(
             f"the device {device} was asked for and torch sees {num_cuda_devices} CUDA devices: "
