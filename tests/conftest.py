@@ -1,5 +1,8 @@
 """A tiny bundle with odd, pairwise different sizes, so that a swapped axis cannot pass by luck."""
 
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from model.config import EncoderConfig
 from model.encoder import EncoderClassifier
 from model.tokenizer import train_tokenizer
 from model.weights import write_bundle
+from service.config import ServerConfig
+from service.server import Server, load_engine
 
 SENTENCES = [
     "A film that warms the heart, slowly and for good.",
@@ -54,3 +59,70 @@ def exported_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Bundl
     from export.bundle import export_bundle
 
     return export_bundle(tiny_bundle.path, tmp_path_factory.mktemp("exported") / "tiny-onnx")
+
+
+class RunningServer:
+    """A real server on free ports, in a thread with an event loop of its own."""
+
+    def __init__(self, bundle: Bundle, *, load=load_engine, **settings) -> None:
+        self.config = ServerConfig(
+            **{"port": 0, "metrics_port": 0, "threads": 1, "grace": 5.0, **settings}
+        )
+        self.bundle, self._load = bundle, load
+        self._ready = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=asyncio.run, args=(self._serve(),))
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    async def _serve(self) -> None:
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self.server = Server(self.config, self.bundle, self._load)
+        try:
+            await self.server.start()
+        except BaseException as error:
+            self._error = error
+            return
+        finally:
+            self._ready.set()
+        await self._stopping.wait()
+        self.finished = await self.server.stop()
+
+    @property
+    def address(self) -> str:
+        """Where gRPC listens, for a channel or a client."""
+        return self.server.address
+
+    def begin_stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    def stop(self) -> bool:
+        """Stops as SIGTERM does; whether everything accepted was answered."""
+        if self._thread.is_alive():
+            self.begin_stop()
+            self._thread.join()
+        return self.finished
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[Callable[..., RunningServer]]:
+    """Starts servers: start_server(bundle, backend="torch", max_inputs=3, ...).address."""
+    started: list[RunningServer] = []
+
+    def start(bundle: Bundle, **settings) -> RunningServer:
+        server = RunningServer(bundle, **settings)
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session", params=["onnx", "torch"])
+def server(request, start_server, exported_bundle) -> RunningServer:
+    """A server with the tiny bundle, once with each backend."""
+    return start_server(exported_bundle, backend=request.param)

@@ -1,0 +1,81 @@
+"""`heedful serve`: every setting is an option and an environment variable HEEDFUL_SERVE_*."""
+
+import logging
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.errors import plain_errors
+from model.errors import BundleError, SetupError
+from service.config import ServerConfig
+
+DEFAULTS = ServerConfig()
+LEVELS = ("debug", "info", "warning", "error")
+
+
+Function = Callable[..., None]
+
+
+def setting(flag: str, text: str, **options: Any) -> Callable[[Function], Function]:
+    """An option whose default stands in ServerConfig."""
+    name = flag.removeprefix("--").replace("-", "_")
+    return click.option(
+        flag,
+        default=getattr(DEFAULTS, name),
+        help=text,
+        show_default=True,
+        show_envvar=True,
+        **options,
+    )
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  heedful serve runs/reviews-onnx
+  heedful serve runs/reviews-onnx --host 0.0.0.0 --port 50051 --metrics-port 9100
+  HEEDFUL_SERVE_THREADS=1 heedful serve runs/reviews-onnx
+
+SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends at once.
+"""
+)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@setting("--host", "Address that both ports listen on; 0.0.0.0 is every one.")
+@setting("--port", "Port of gRPC; 0 takes a free one and logs it.")
+@setting("--metrics-port", "Port that Prometheus scrapes; 0 takes a free one and logs it.")
+@setting("--backend", "Engine.", type=click.Choice(["onnx", "torch"]))
+@setting("--device", "cpu, cuda or cuda:N.")
+@setting("--threads", "Threads of the engine; 0 takes what the CPU quota allows.")
+@setting("--run-tokens", "Tokens of one engine run; a longer text runs alone.")
+@setting("--max-queue-texts", "Texts that may wait for an engine.")
+@setting("--max-queue-tokens", "Tokens that may wait for an engine.")
+@setting("--max-tokenize-characters", "Characters that may wait for the tokenizer.")
+@setting("--max-inputs", "Inputs of one request.")
+@setting("--max-text-bytes", "Bytes of one text.")
+@setting("--max-message-bytes", "Bytes of one request on the wire.")
+@setting("--max-attention-bytes", "Bytes of attention in one answer.")
+@setting("--default-timeout", "Seconds for callers that set no deadline.")
+@setting("--drain-delay", "Seconds between reporting not ready and refusing new work.")
+@setting("--grace", "Seconds that accepted work gets to finish when stopping.")
+@click.option(
+    "--log-level",
+    type=click.Choice(LEVELS),
+    default="info",
+    help="Least serious lines to log, to stderr. Texts of users are never logged.",
+    show_default=True,
+    show_envvar=True,
+)
+def serve(bundle: Path, log_level: str, **settings: Any) -> None:
+    """Serves BUNDLE over gRPC, with health, reflection and Prometheus metrics."""
+    logging.basicConfig(
+        level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    with plain_errors(BundleError, SetupError):
+        config = ServerConfig(**settings)
+        from service.process import run
+
+        code = run(config, bundle)
+    sys.exit(code)

@@ -1,0 +1,149 @@
+"""Between gRPC and the servicer: bytes in, bytes or a status out, counted and timed.
+
+Requests are parsed and answers serialized here, so that a malformed message is the caller's error
+and the time is known.
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn, Protocol
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+
+from heedful.v1 import classifier_pb2 as pb
+from model.errors import HeedfulError, InvalidInputError
+from service.errors import (
+    DeadlinePassedError,
+    DrainingError,
+    InternalFaultError,
+    LoadingError,
+)
+from service.metrics import Metrics
+from service.servicer import Call, ClassifierServicer
+from service.status import Status, status_of
+
+log = logging.getLogger(__name__)
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Classifier"].full_name
+Method = Callable[[Any, Call], Awaitable[Message]]
+
+
+class Context(Protocol):
+    """What we need of grpc.aio.ServicerContext."""
+
+    def time_remaining(self) -> float | None: ...
+
+    async def abort(
+        self, code: grpc.StatusCode, details: str, trailing_metadata: tuple[tuple[str, bytes], ...]
+    ) -> NoReturn: ...
+
+
+class Border:
+    """The methods of heedful.v1.Classifier as gRPC sees them.
+
+    Attributes:
+        servicer: who answers; None while the model is loading.
+        draining: whether new work is refused.
+    """
+
+    def __init__(self, *, metrics: Metrics, default_timeout: float) -> None:
+        self.servicer: ClassifierServicer | None = None
+        self.draining = False
+        self._metrics, self._default_timeout = metrics, default_timeout
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """What to add to a grpc.aio server."""
+        methods = {
+            "Classify": self._handler("Classify", pb.ClassifyRequest),
+            "Tokenize": self._handler("Tokenize", pb.TokenizeRequest),
+            "GetModel": self._handler("GetModel", pb.GetModelRequest),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _method(self, name: str) -> Method:
+        servicer = self.servicer
+        if servicer is None:
+            raise LoadingError
+        if name == "GetModel":
+            return servicer.get_model
+        if self.draining:
+            raise DrainingError
+        return servicer.classify if name == "Classify" else servicer.tokenize
+
+    def _handler(
+        self, name: str, request_type: type[Message]
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        duration = self._metrics.request.labels(name)
+        requests = self._metrics.requests
+
+        async def handle(data: bytes, context: Context) -> bytes:
+            remaining = context.time_remaining()
+            timeout = self._default_timeout if remaining is None else remaining
+            call = Call(deadline=time.monotonic() + timeout)
+            code = grpc.StatusCode.UNKNOWN
+            try:
+                answer = await self._answer(name, request_type, data, call)
+                code = grpc.StatusCode.OK
+                return answer
+            except Exception as error:
+                status = status_of(_named(error, name))
+                code = status.code
+                await self._refuse(status, context)
+            except asyncio.CancelledError:
+                if _cancelled_from_outside():
+                    # The caller has left, or its deadline passed: there is nobody to tell.
+                    late = call.deadline <= time.monotonic()
+                    code = grpc.StatusCode.DEADLINE_EXCEEDED if late else grpc.StatusCode.CANCELLED
+                    raise
+                status = status_of(DrainingError())
+                code = status.code
+                await self._refuse(status, context)
+            finally:
+                requests.labels(name, code.name).inc()
+                duration.observe(time.perf_counter() - call.started)
+
+        # Without serializers gRPC hands bytes through.
+        return grpc.unary_unary_rpc_method_handler(handle)
+
+    async def _answer(
+        self, name: str, request_type: type[Message], data: bytes, call: Call
+    ) -> bytes:
+        method = self._method(name)
+        if call.deadline <= time.monotonic():
+            raise DeadlinePassedError("arriving")
+        try:
+            request = request_type.FromString(data)
+        except DecodeError:
+            raise InvalidInputError(
+                f"the message is not a {request_type.DESCRIPTOR.full_name}: its bytes are "
+                "malformed, or a text is not UTF-8"
+            ) from None
+        response = await method(request, call)
+        start = call.answering or time.perf_counter()
+        answer = response.SerializeToString()
+        self._metrics.serialize.observe(time.perf_counter() - start)
+        return answer
+
+    async def _refuse(self, status: Status, context: Context) -> NoReturn:
+        self._metrics.refusals.labels(status.reason).inc()
+        await context.abort(status.code, status.message, status.metadata)
+
+
+def _named(error: Exception, method: str) -> HeedfulError:
+    """Our own errors as they are; any other is a fault, whose cause goes to the log alone."""
+    if isinstance(error, HeedfulError):
+        return error
+    # Frames and type, without the message: it could quote a user's text.
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s failed with %s\n%s", method, type(error).__name__, frames)
+    return InternalFaultError()
+
+
+def _cancelled_from_outside() -> bool:
+    """Whether this task is being cancelled, or merely waited for something that was."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,75 @@
+"""Everything an operator can set, checked when it is built."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from model.errors import SetupError
+
+BackendKind = Literal["onnx", "torch"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Settings of one server.
+
+    Attributes:
+        host: address that the gRPC and metrics ports listen on.
+        port, metrics_port: 0 takes a free one, which is logged.
+        threads: of the engine; 0 takes as many as the container's CPU quota allows.
+        run_tokens: tokens of one engine run; a longer text runs alone.
+        max_queue_texts, max_queue_tokens: what may wait for an engine.
+        max_tokenize_characters: text that may wait for the tokenizer.
+        max_inputs: inputs of one request.
+        max_text_bytes: bytes of one text.
+        max_message_bytes: bytes of one request on the wire.
+        max_attention_bytes: attention in one answer.
+        default_timeout: seconds a caller gets who sets no deadline.
+        drain_delay: seconds between reporting not ready and refusing new work.
+        grace: seconds that accepted work gets to finish after that.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 50051
+    metrics_port: int = 9100
+    backend: BackendKind = "onnx"
+    device: str = "cpu"
+    threads: int = 0
+    run_tokens: int = 256
+    max_queue_texts: int = 1024
+    max_queue_tokens: int = 65536
+    max_tokenize_characters: int = 8 << 20
+    max_inputs: int = 64
+    max_text_bytes: int = 1 << 20
+    max_message_bytes: int = 16 << 20
+    max_attention_bytes: int = 16 << 20
+    default_timeout: float = 30.0
+    drain_delay: float = 0.0
+    grace: float = 20.0
+
+    def __post_init__(self) -> None:
+        may_be_zero = {"port", "metrics_port", "threads", "drain_delay"}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if isinstance(value, str):
+                continue
+            if not (value >= 0 if item.name in may_be_zero else value > 0):
+                raise SetupError(f"{item.name} must be positive, got {value}")
+        for name in ("port", "metrics_port"):
+            if getattr(self, name) > 65535:
+                raise SetupError(f"{name} must be at most 65535, got {getattr(self, name)}")
+        if self.port and self.port == self.metrics_port:
+            raise SetupError(f"port and metrics_port are both {self.port}: choose two")
+        if self.max_queue_texts < self.max_inputs:
+            raise SetupError(
+                f"max_queue_texts {self.max_queue_texts} is under max_inputs {self.max_inputs}: "
+                "a full request could never be admitted"
+            )
+
+    @property
+    def address(self) -> str:
+        """Where gRPC is to listen, as gRPC spells it."""
+        return self.address_with(self.port)
+
+    def address_with(self, port: int) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{port}"

@@ -1,0 +1,89 @@
+"""What can go wrong while serving, named by who must act; status codes are in status.py.
+
+HeedfulError
+├── NotFoundError          the caller: ask for what is served
+├── UnsupportedError       the caller: this bundle or backend cannot do it
+├── AttentionTooLargeError the caller: ask for less
+├── OverloadedError        the caller: come back a little later
+├── DeadlinePassedError    the caller: allow more time
+├── LoadingError           nobody: wait until the server is ready
+├── DrainingError          nobody: another server answers
+└── InternalFaultError     us: the log has the cause
+"""
+
+from model.errors import HeedfulError
+
+
+class NotFoundError(HeedfulError):
+    """The caller asked for a model or version that is not served."""
+
+    def __init__(self, kind: str, asked: str, served: str) -> None:
+        super().__init__(
+            f"the {kind} {quoted(asked)} is not served here: ask for {quoted(served)}, "
+            f"or leave the {kind} empty"
+        )
+
+
+class UnsupportedError(HeedfulError):
+    """This bundle or backend cannot do what was asked."""
+
+
+class AttentionTooLargeError(HeedfulError):
+    """The attention asked for is over the answer's byte budget."""
+
+    def __init__(self, needed_bytes: int, allowed_bytes: int) -> None:
+        super().__init__(
+            f"this attention would take {needed_bytes} bytes and an answer may hold "
+            f"{allowed_bytes}: select fewer layers, heads or queries, average the heads, or use a "
+            "smaller encoding (float16 halves it, uint8 quarters it)"
+        )
+        self.needed_bytes, self.allowed_bytes = needed_bytes, allowed_bytes
+
+
+class OverloadedError(HeedfulError):
+    """The server has no room for this request now.
+
+    Attributes:
+        retry_after: seconds until it is worth asking again.
+    """
+
+    def __init__(self, what: str, limit: int, retry_after: float) -> None:
+        super().__init__(
+            f"the server is full: at most {limit} {what} may wait; "
+            f"try again in about {retry_after:.2g} seconds"
+        )
+        self.retry_after = retry_after
+
+
+class DeadlinePassedError(HeedfulError):
+    """The caller's deadline passed before there was an answer."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"the deadline passed while the request was {stage}: allow more time")
+        self.stage = stage
+
+
+class LoadingError(HeedfulError):
+    """The model is not ready yet."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is loading its model: wait until its health is SERVING")
+
+
+class DrainingError(HeedfulError):
+    """The server is stopping."""
+
+    def __init__(self) -> None:
+        super().__init__("the server is stopping and takes no new work: ask another one")
+
+
+class InternalFaultError(HeedfulError):
+    """The server failed; what happened is in the log and not in the message."""
+
+    def __init__(self) -> None:
+        super().__init__("the server failed on this request; its log says why")
+
+
+def quoted(name: str, limit: int = 40) -> str:
+    """A caller's word for a message, cut so that it fits into a status."""
+    return repr(name if len(name) <= limit else name[:limit] + "…")

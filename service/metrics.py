@@ -1,0 +1,126 @@
+"""What Prometheus can see. Labels come from fixed lists, never from a request."""
+
+from dataclasses import dataclass
+from http.server import HTTPServer
+from threading import Thread
+from typing import Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    start_http_server,
+)
+
+from model.errors import SetupError
+
+# 100 microseconds to 30 seconds: a small model on a fast machine and a queue near its end.
+SECONDS = (
+    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0),
+)
+TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+TOKENS = (8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+
+
+class Queue(Protocol):
+    """What can be read of the scheduler at any time, from any thread."""
+
+    @property
+    def num_texts(self) -> int: ...
+
+    @property
+    def num_tokens(self) -> int: ...
+
+    @property
+    def age_seconds(self) -> float: ...
+
+    @property
+    def num_running(self) -> int: ...
+
+
+class Metrics:
+    """All metrics of one server, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def seconds(name: str, what: str, *labels: str) -> Histogram:
+            return Histogram(
+                f"heedful_{name}_seconds", what, labels, registry=registry, buckets=SECONDS
+            )
+
+        def counter(name: str, what: str, *labels: str) -> Counter:
+            return Counter(f"heedful_{name}", what, labels, registry=registry)
+
+        self.requests = counter("requests", "Requests answered or refused.", "method", "code")
+        self.refusals = counter("refusals", "Requests refused, by the reason given.", "reason")
+        self.departed = counter("departed", "Callers that left, by what we were doing.", "stage")
+        self.request = seconds("request", "From a request's bytes to its answer's.", "method")
+        self.tokenize = seconds("tokenize", "Text to token ids, per request.")
+        self.queue = seconds("queue", "Waiting for an engine, per request.")
+        self.compute = seconds("compute", "One engine run.")
+        self.serialize = seconds("serialize", "Results to bytes, per request.")
+        self.run_texts = Histogram(
+            "heedful_run_texts", "Texts in one engine run.", registry=registry, buckets=TEXTS
+        )
+        self.run_tokens = Histogram(
+            "heedful_run_tokens", "Real tokens in one run.", registry=registry, buckets=TOKENS
+        )
+        tokens = counter("tokens", "Tokens computed: of texts, or filling rows up.", "kind")
+        self.real_tokens, self.padding_tokens = tokens.labels("real"), tokens.labels("padding")
+        self.ready = Gauge("heedful_ready", "1 while health is SERVING.", registry=registry)
+        self.model_info = Gauge(
+            "heedful_model_info",
+            "The model that is served.",
+            ["model", "version", "backend", "device", "precision"],
+            registry=registry,
+        )
+
+    def watch(self, queue: Queue) -> None:
+        """Reads the queue whenever somebody scrapes."""
+        for name, what, read in (
+            ("queue_texts", "Texts waiting for an engine.", lambda: queue.num_texts),
+            ("queue_tokens", "Their tokens.", lambda: queue.num_tokens),
+            ("queue_age_seconds", "How long the oldest has waited.", lambda: queue.age_seconds),
+            ("running_texts", "Texts an engine is computing.", lambda: queue.num_running),
+        ):
+            gauge = Gauge(f"heedful_{name}", what, registry=self.registry)
+            gauge.set_function(read)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsServer:
+    """The page that Prometheus scrapes, in threads of its own."""
+
+    port: int
+    _server: HTTPServer
+    _thread: Thread
+
+    @classmethod
+    def start(cls, metrics: Metrics, host: str, port: int) -> "MetricsServer":
+        """Serves /metrics; port 0 takes a free one.
+
+        Raises:
+            SetupError: the port or address is not to be had.
+        """
+        try:
+            server, thread = start_http_server(port, host, metrics.registry)
+        except OSError as error:
+            raise SetupError(
+                f"the metrics port {host}:{port} cannot be opened ({error.strerror}): stop what "
+                "uses it, or choose another with --metrics-port"
+            ) from None
+        return cls(server.server_port, server, thread)
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,61 @@
+"""A server as a process: serves until a signal says stop, and ends with an exit code."""
+
+import asyncio
+import logging
+import os
+import signal
+from pathlib import Path
+
+from model.bundle import Bundle, load_bundle
+from service.config import ServerConfig
+from service.server import Server
+
+log = logging.getLogger(__name__)
+
+
+def run(config: ServerConfig, path: Path) -> int:
+    """Serves a bundle until SIGTERM or SIGINT; a second signal ends at once.
+
+    Returns:
+        The exit code: 0 when everything that was accepted is answered.
+
+    Raises:
+        BundleError: the bundle is not one, was changed, or does not load.
+        SetupError: a port, device or package is not to be had.
+    """
+    return asyncio.run(_serve(config, load_bundle(path)))
+
+
+async def _serve(config: ServerConfig, bundle: Bundle) -> int:
+    stopping = asyncio.Event()
+    _on_signals(stopping)
+    server = Server(config, bundle)
+    starting = asyncio.create_task(server.start())
+    stopped = asyncio.create_task(stopping.wait())
+    await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+        await stopped
+    except asyncio.CancelledError:
+        log.info("stopped before the model was loaded")
+        return 0
+    finally:
+        stopped.cancel()
+    finished = await server.stop()
+    log.info("stopped; %s", "all that was accepted is answered" if finished else "not cleanly")
+    return 0 if finished else 1
+
+
+def _on_signals(stopping: asyncio.Event) -> None:
+    def received(number: signal.Signals) -> None:
+        if stopping.is_set():
+            log.warning("second signal: ending at once")
+            logging.shutdown()
+            os._exit(128 + number)
+        log.info("%s: finishing what was accepted; once more ends at once", number.name)
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, received, number)

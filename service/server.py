@@ -1,0 +1,199 @@
+"""Builds a server from its settings, starts it, and stops it in an order that loses nothing."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from model.bundle import Bundle
+from model.errors import SetupError
+from service.backends import Backend
+from service.backends.loading import load_backend
+from service.border import SERVICE, Border
+from service.config import ServerConfig
+from service.health import Health
+from service.metrics import Metrics, MetricsServer
+from service.quota import usable_cpus
+from service.scheduler import Scheduler
+from service.servicer import ClassifierServicer
+from service.warmup import warm_up
+
+log = logging.getLogger(__name__)
+
+MAX_TOKENIZER_THREADS = 4
+HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+# The least time an engine gets to come back when the grace is used up.
+LAST_SECONDS = 1.0
+
+
+class Loader(Protocol):
+    """Makes an engine; called in a thread, since it may take seconds."""
+
+    def __call__(self, bundle: Bundle, config: ServerConfig) -> Backend: ...
+
+
+def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
+    """The engine the settings ask for, with as many threads as there are processors for us."""
+    usable, present = usable_cpus(), os.cpu_count() or 1
+    threads = config.threads or usable
+    why = "as asked" if config.threads else f"{usable} of {present} processors are ours to use"
+    backend = load_backend(config.backend, bundle, device=config.device, threads=threads)
+    log.info("engine %s on %s, threads %d (%s)", backend.name, backend.device, threads, why)
+    return backend
+
+
+class Server:
+    """One server on one bundle; start, then stop, inside one running event loop."""
+
+    def __init__(self, config: ServerConfig, bundle: Bundle, load: Loader = load_engine) -> None:
+        self.config, self.bundle, self._load = config, bundle, load
+        self.metrics = Metrics()
+        self._border = Border(metrics=self.metrics, default_timeout=config.default_timeout)
+        self._health = Health([SERVICE])
+        self._executor = ThreadPoolExecutor(
+            min(usable_cpus(), MAX_TOKENIZER_THREADS), thread_name_prefix="tokenizer"
+        )
+        self._server = self._grpc_server()
+        self._metrics_server: MetricsServer | None = None
+        self._scheduler: Scheduler | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """Where gRPC listens."""
+        return self.config.address_with(self.port)
+
+    @property
+    def metrics_url(self) -> str:
+        port = self._metrics_server.port if self._metrics_server else 0
+        return f"http://{self.config.address_with(port)}/metrics"
+
+    async def start(self) -> None:
+        """Listens with health NOT_SERVING, loads and checks the engine, then serves.
+
+        Raises:
+            SetupError: a port, device or package is not to be had.
+            BundleError: the bundle does not load, or answers its known example wrongly.
+        """
+        try:
+            await self._listen()
+            await self._load_engine()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> bool:
+        """Reports not ready, refuses new work, finishes what was accepted, and ends.
+
+        Returns:
+            False if an engine did not come back within the grace.
+        """
+        self._set_serving(False)
+        if self._border.servicer is not None:
+            await asyncio.sleep(self.config.drain_delay)
+        self._border.draining = True
+        self._health.end_watches()
+        end = time.monotonic() + self.config.grace
+        await self._server.stop(self.config.grace)
+        finished = True
+        if self._scheduler is not None:
+            finished = await self._scheduler.close(max(LAST_SECONDS, end - time.monotonic()))
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._metrics_server is not None:
+            self._metrics_server.stop()
+            self._metrics_server = None
+        return finished
+
+    async def _listen(self) -> None:
+        config = self.config
+        _check_free(config.host, config.port)
+        try:
+            self.port = self._server.add_insecure_port(config.address)
+        except RuntimeError:
+            raise _taken(config.host, config.port, "it cannot be bound") from None
+        self._metrics_server = MetricsServer.start(self.metrics, config.host, config.metrics_port)
+        await self._server.start()
+        log.info("listening on %s", self.address)
+        log.info("metrics on %s", self.metrics_url)
+
+    async def _load_engine(self) -> None:
+        config, bundle, manifest = self.config, self.bundle, self.bundle.manifest
+        start = time.monotonic()
+        backend = await asyncio.to_thread(self._load, bundle, config)
+        await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+        self._scheduler = Scheduler(
+            backend,
+            metrics=self.metrics,
+            max_queue_texts=config.max_queue_texts,
+            max_queue_tokens=config.max_queue_tokens,
+            max_run_tokens=config.run_tokens,
+            pad_token_id=bundle.config.pad_token_id,
+        )
+        self.metrics.watch(self._scheduler)
+        self.metrics.model_info.labels(
+            manifest.name, manifest.version, backend.name, backend.device, backend.precision
+        ).set(1)
+        self._border.servicer = ClassifierServicer(
+            bundle,
+            backend,
+            self._scheduler,
+            config=config,
+            executor=self._executor,
+            metrics=self.metrics,
+        )
+        self._set_serving(True)
+        log.info(
+            "ready after %.1f s: model %s, version %s, %s",
+            time.monotonic() - start,
+            manifest.name,
+            manifest.version,
+            backend.precision,
+        )
+
+    def _set_serving(self, serving: bool) -> None:
+        self._health.set_serving(serving)
+        self.metrics.ready.set(serving)
+
+    def _grpc_server(self) -> "grpc.aio.Server":
+        server = grpc.aio.server(
+            options=[
+                # By default two servers can hold one port, each with half of the callers.
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", self.config.max_message_bytes),
+                # Callers behind a NAT may ping more often than the default of 5 minutes.
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+            ]
+        )
+        server.add_generic_rpc_handlers((self._border.handlers(),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        reflection.enable_server_reflection(
+            (SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
+        )
+        return server
+
+
+def _check_free(host: str, port: int) -> None:
+    """Tries the port before gRPC does, which would write lines of its own to stderr."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise _taken(host, port, error.strerror or str(error)) from None
+
+
+def _taken(host: str, port: int, why: str) -> SetupError:
+    return SetupError(
+        f"the port {host}:{port} cannot be opened ({why}): stop what uses it, "
+        "or choose another with --port"
+    )

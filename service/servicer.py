@@ -1,0 +1,172 @@
+"""The way of one request: read, tokenize, run, answer."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from heedful.v1 import classifier_pb2 as pb
+from model.bundle import Bundle
+from model.tokenizer import Encoding, Truncation
+from service import answers
+from service.attention import AttentionSelection
+from service.backends import Backend
+from service.config import ServerConfig
+from service.errors import AttentionTooLargeError, UnsupportedError
+from service.metrics import Metrics
+from service.questions import Question, Reader, Source
+from service.scheduler import Scheduler
+from service.scores import LabelScorer
+from service.tickets import Outcome
+from service.tokenizing import Tokenizing
+
+# More token messages than this are built in a thread (about 1 ms of work).
+INLINE_TOKENS = 500
+
+
+@dataclass(slots=True)
+class Call:
+    """One call's times: started and answering in time.perf_counter(), deadline in monotonic()."""
+
+    deadline: float
+    started: float = field(default_factory=time.perf_counter)
+    # When the results were there and the answer began to be built.
+    answering: float | None = None
+
+
+class ClassifierServicer:
+    """Answers for one model."""
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        backend: Backend,
+        scheduler: Scheduler,
+        *,
+        config: ServerConfig,
+        executor: ThreadPoolExecutor,
+        metrics: Metrics,
+    ) -> None:
+        manifest = bundle.manifest
+        self._bundle, self._backend, self._scheduler = bundle, backend, scheduler
+        self._config, self._executor, self._metrics = config, executor, metrics
+        self._reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
+        self._scorer = LabelScorer(manifest.labels, manifest.problem_type)
+        self._tokenizing = Tokenizing(
+            bundle.text_encoder(),
+            executor=executor,
+            max_waiting_characters=config.max_tokenize_characters,
+            metrics=metrics,
+        )
+
+    async def classify(self, request: pb.ClassifyRequest, call: Call) -> pb.ClassifyResponse:
+        """Classifies a request's inputs; all are answered or none is."""
+        question = self._reader.question(request)
+        if question.attention and not self._backend.has_attention:
+            raise UnsupportedError(
+                f"this bundle answers no attention with {self._backend.name}: ask without, or "
+                "serve a bundle that has attention.onnx"
+            )
+        encodings, tokenize_seconds = await self._encode(
+            question.sources, question.truncation, call
+        )
+        if question.attention:
+            self._check_attention(question.attention, encodings)
+        outcome = await self._scheduler.classify(
+            [encoding.input_ids for encoding in encodings],
+            attention=question.attention,
+            deadline=call.deadline,
+        )
+        call.answering = time.perf_counter()
+        response = pb.ClassifyResponse(
+            model=self._bundle.manifest.name,
+            version=self._bundle.manifest.version,
+            backend=self._backend.name,
+            precision=self._backend.precision,
+        )
+        await self._fill(response, question, encodings, outcome)
+        timings = response.timings
+        timings.tokenize_seconds = tokenize_seconds
+        timings.queue_seconds = outcome.queue_seconds
+        timings.compute_seconds = outcome.compute_seconds
+        timings.total_seconds = time.perf_counter() - call.started
+        return response
+
+    async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:
+        """Splits a request's inputs into tokens."""
+        self._reader.check_model(request.model, request.version)
+        sources = self._reader.sources(request.inputs)
+        truncation = self._reader.truncation(request.truncation)
+        encodings, _ = await self._encode(sources, truncation, call)
+        call.answering = time.perf_counter()
+        manifest = self._bundle.manifest
+        response = pb.TokenizeResponse(model=manifest.name, version=manifest.version)
+        results = [response.results.add() for _ in sources]
+        await self._add_tokens(results, encodings, sources)
+        return response
+
+    async def get_model(self, request: pb.GetModelRequest, call: Call) -> pb.GetModelResponse:
+        """Describes the model."""
+        self._reader.check_model(request.model, request.version)
+        config = self._config
+        return answers.describe(
+            self._bundle, self._backend, config.max_inputs, config.max_attention_bytes
+        )
+
+    async def _encode(
+        self, sources: Sequence[Source], truncation: Truncation, call: Call
+    ) -> tuple[list[Encoding], float]:
+        start = time.perf_counter()
+        encodings = await self._tokenizing.encode(sources, truncation, call.deadline)
+        seconds = time.perf_counter() - start
+        self._metrics.tokenize.observe(seconds)
+        return encodings, seconds
+
+    def _check_attention(
+        self, selection: AttentionSelection, encodings: Sequence[Encoding]
+    ) -> None:
+        """Refuses what cannot be answered, before it is computed."""
+        needed = 0
+        for position, encoding in enumerate(encodings):
+            num_tokens = len(encoding.input_ids)
+            selection.check_queries(num_tokens, f"input {position}")
+            needed += selection.estimate_bytes(num_tokens)
+        allowed = self._config.max_attention_bytes
+        if needed > allowed:
+            raise AttentionTooLargeError(needed, allowed)
+
+    async def _fill(
+        self,
+        response: pb.ClassifyResponse,
+        question: Question,
+        encodings: Sequence[Encoding],
+        outcome: Outcome,
+    ) -> None:
+        results = [response.results.add() for _ in encodings]
+        for answer, result in zip(results, outcome.results, strict=True):
+            scores = self._scorer.score(result.logits, question.top_k, question.target)
+            answers.add_scores(answer, scores)
+            if result.attention and question.attention:
+                answers.add_attention(answer, result.attention, question.attention)
+        if question.with_tokens:
+            await self._add_tokens(results, encodings, question.sources)
+        else:
+            for answer, encoding in zip(results, encodings, strict=True):
+                answers.add_truncation(answer, encoding)
+
+    async def _add_tokens(
+        self,
+        results: Sequence[pb.Classification | pb.Tokenization],
+        encodings: Sequence[Encoding],
+        sources: Sequence[Source],
+    ) -> None:
+        def add() -> None:
+            for answer, encoding, source in zip(results, encodings, sources, strict=True):
+                answers.add_truncation(answer, encoding)
+                answers.add_tokens(answer, encoding, source)
+
+        if sum(len(encoding.input_ids) for encoding in encodings) <= INLINE_TOKENS:
+            add()
+        else:
+            await asyncio.get_running_loop().run_in_executor(self._executor, add)
