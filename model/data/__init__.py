@@ -1,0 +1,1 @@
+"""Data sets: files, named sets and hub ids, read into splits of labelled texts."""
