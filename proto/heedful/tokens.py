@@ -3,8 +3,8 @@
 import unicodedata
 from dataclasses import dataclass
 
-# Joins emoji into one sign; alone or at an end it shows nothing.
-_JOINER = "\u200d"
+# They join emoji and shape Persian and Indic letters: part of the text, not steering it.
+_JOINERS = "\u200c\u200d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,12 @@ def _visible_character(character: str) -> str:
         return chr(0x2400 + code)
     if code == 0x7F:
         return "␡"
-    if character != _JOINER and unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+    if character not in _JOINERS and unicodedata.category(character) in {
+        "Cc",
+        "Cf",
+        "Cs",
+        "Zl",
+        "Zp",
+    }:
         return "\ufffd"
     return character
