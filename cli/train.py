@@ -116,7 +116,7 @@ def train(ctx: click.Context, /, **given: Any) -> None:
 
 def _run(given: dict[str, Any]) -> None:
     from model.training.interrupt import stop_request
-    from model.training.progress import TensorBoardLog, progress_for
+    from model.training.progress import TensorBoardLog, progress_for, watched
     from model.training.run import baseline_of, finish, prepare, resume, train, use_threads
     from model.training.run_folder import remove_run, reopen_run, start_run
 
@@ -129,7 +129,7 @@ def _run(given: dict[str, Any]) -> None:
         dataset = options.load_dataset()
         folder = start_run(output, options, dataset)
     _say_data(dataset)
-    prepared = prepare(dataset, options.recipe, folder)
+    prepared = prepare(dataset, options.recipe, folder, watched("texts", sys.stderr))
     resume(prepared, folder)
     _say("Fitting TF-IDF with logistic regression to compare with ...")
     baseline = baseline_of(dataset, options.recipe)

@@ -69,30 +69,38 @@ class Dataset:
         return {name: len(self.split(name)) for name in SPLITS}
 
 
-def make_dataset(
-    splits: dict[SplitName, list[Example]],
-    source: Source,
-    problem_type: ProblemType = "single_label",
-    seed: int = SPLIT_SEED,
-) -> Dataset:
+@dataclass(frozen=True)
+class RawSplits:
+    """The splits as their source has them: maybe only one, labels not compared yet."""
+
+    splits: dict[SplitName, list[Example]]
+    source: Source
+    problem_type: ProblemType = "single_label"
+
+
+def make_dataset(raw: RawSplits, seed: int = SPLIT_SEED) -> Dataset:
     """Cuts the splits that are missing out of train and checks the labels.
 
     Raises:
         DataError: too few texts to cut, one label only, or a label that train never shows.
     """
+    splits, source = raw.splits, raw.source
     if "train" not in splits:
         raise DataError(f"{source.name} has no train split: it has {', '.join(splits) or 'none'}")
     whole = _cut_missing(splits, source, seed)
     seen = {label for example in whole["train"] for label in example.labels}
     _check_labels(whole, seen, source.name)
-    if problem_type == "single_label" or len(seen) > 1:
-        _refuse_one_label(seen, source.name)
+    if len(seen) < 2:
+        raise DataError(
+            f"{source.name} has only the label {', '.join(seen)!r} in train: "
+            "a classifier needs at least two"
+        )
     return Dataset(
         train=whole["train"],
         validation=whole["validation"],
         test=whole["test"],
         labels=sorted(seen, key=_natural),
-        problem_type=problem_type,
+        problem_type=raw.problem_type,
         source=source,
     )
 
@@ -155,14 +163,6 @@ def _check_labels(splits: dict[SplitName, list[Example]], seen: set[str], source
                 f"the split {name} of {source_name} has labels that train does not: "
                 f"{', '.join(unseen[:10])}. A classifier cannot learn what it never sees"
             )
-
-
-def _refuse_one_label(seen: set[str], source_name: str) -> None:
-    if len(seen) < 2:
-        raise DataError(
-            f"{source_name} has only the label {', '.join(seen)!r} in train: "
-            "a classifier needs at least two"
-        )
 
 
 def _natural(label: str) -> tuple[int, int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from model.data.dataset import SPLITS, Dataset, Example, Source, SplitName, make_dataset
+from model.data.dataset import SPLITS, Example, RawSplits, Source, SplitName
 from model.data.files import Row
 from model.data.rows import Columns, Layout, find_layout, read_examples
 from model.errors import DataError
@@ -30,7 +30,7 @@ def is_saved_dataset(path: Path) -> bool:
     return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
 
 
-def load_saved(path: Path, columns: Columns, split_seed: int, skip_bad_rows: bool) -> Dataset:
+def load_saved(path: Path, columns: Columns, skip_bad_rows: bool) -> RawSplits:
     """Loads what save_to_disk wrote, with its splits or without."""
     import datasets
 
@@ -41,10 +41,10 @@ def load_saved(path: Path, columns: Columns, split_seed: int, skip_bad_rows: boo
     splits = loaded if isinstance(loaded, dict) else {"train": loaded}
     fingerprints = {name: str(split._fingerprint) for name, split in splits.items()}
     source = Source(name=str(path), fingerprints=fingerprints)
-    return _convert(splits, source, columns, split_seed, skip_bad_rows)
+    return _convert(splits, source, columns, skip_bad_rows)
 
 
-def load_hub(source: str, columns: Columns, split_seed: int, skip_bad_rows: bool) -> Dataset:
+def load_hub(source: str, columns: Columns, skip_bad_rows: bool) -> RawSplits:
     """Downloads a hub data set, or takes it from the library's cache when the hub is away.
 
     Raises:
@@ -72,7 +72,7 @@ def load_hub(source: str, columns: Columns, split_seed: int, skip_bad_rows: bool
     origin = Source(name=f"https://huggingface.co/datasets/{name}", fingerprints=revisions)
     if config:
         origin.notes.append(f"configuration {config}")
-    return _convert(loaded, origin, columns, split_seed, skip_bad_rows)
+    return _convert(loaded, origin, columns, skip_bad_rows)
 
 
 def _hub_reachable() -> bool:
@@ -88,9 +88,7 @@ def _hub_reachable() -> bool:
 
 
 # The library ships no types: Any stands for its Dataset and Features.
-def _convert(
-    loaded: Any, source: Source, columns: Columns, split_seed: int, skip_bad_rows: bool
-) -> Dataset:
+def _convert(loaded: Any, source: Source, columns: Columns, skip_bad_rows: bool) -> RawSplits:
     splits: dict[SplitName, list[Example]] = {}
     layout: Layout | None = None
     for name in SPLITS:
@@ -110,7 +108,7 @@ def _convert(
         raise DataError(
             f"{source.name} has none of the splits {', '.join(SPLITS)}: it has {', '.join(loaded)}"
         )
-    return make_dataset(splits, source, layout.problem_type, split_seed)
+    return RawSplits(splits, source, layout.problem_type)
 
 
 def _named_rows(data: Any, layout: Layout) -> list[Row]:

@@ -2,8 +2,18 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
-from model.data.dataset import SPLIT_SEED, SPLITS, Dataset, Example, Source, SplitName, make_dataset
+from model.data.dataset import (
+    SPLIT_SEED,
+    SPLITS,
+    Dataset,
+    Example,
+    RawSplits,
+    Source,
+    SplitName,
+    make_dataset,
+)
 from model.data.files import ENDINGS, ending, read_rows
 from model.data.hub import is_hub_id, is_saved_dataset, load_hub, load_saved
 from model.data.named import NAMED, load_named
@@ -32,26 +42,47 @@ def load_dataset(
     Raises:
         DataError: not found, or not what it should be; the message names the row or column.
     """
-    dataset = _load(str(source), columns or Columns(), split_seed, skip_bad_rows)
+    raw = _load(str(source), columns or Columns(), skip_bad_rows)
+    dataset = make_dataset(raw, split_seed)
     return dataset if limit is None else _limited(dataset, limit)
 
 
-def _load(source: str, columns: Columns, split_seed: int, skip_bad_rows: bool) -> Dataset:
+def load_examples(
+    source: str | Path,
+    split: SplitName | Literal["all"],
+    columns: Columns | None = None,
+    *,
+    split_seed: int = SPLIT_SEED,
+    skip_bad_rows: bool = False,
+) -> tuple[list[Example], RawSplits]:
+    """Loads one split, or the whole source, to score a classifier on; and where it is from.
+
+    A split that is missing is cut out of train as load_dataset does it.
+    """
+    raw = _load(str(source), columns or Columns(), skip_bad_rows)
+    if split == "all":
+        return [example for examples in raw.splits.values() for example in examples], raw
+    if split in raw.splits:
+        return raw.splits[split], raw
+    return make_dataset(raw, split_seed).split(split), raw
+
+
+def _load(source: str, columns: Columns, skip_bad_rows: bool) -> RawSplits:
     path = Path(source)
     if source in NAMED:
         if columns != Columns():
             raise DataError(f"{source} has its own columns: leave the column options out")
         return load_named(source)
     if is_saved_dataset(path):
-        return load_saved(path, columns, split_seed, skip_bad_rows)
+        return load_saved(path, columns, skip_bad_rows)
     if path.exists():
-        return _load_files(path, columns, split_seed, skip_bad_rows)
+        return _load_files(path, columns, skip_bad_rows)
     if is_hub_id(source):
-        return load_hub(source, columns, split_seed, skip_bad_rows)
+        return load_hub(source, columns, skip_bad_rows)
     raise DataError(f"{source} does not exist; named data sets are {', '.join(NAMED)}")
 
 
-def _load_files(path: Path, columns: Columns, split_seed: int, skip_bad_rows: bool) -> Dataset:
+def _load_files(path: Path, columns: Columns, skip_bad_rows: bool) -> RawSplits:
     paths: dict[SplitName, Path] = _split_files(path) if path.is_dir() else {"train": path}
     fingerprints: dict[str, str] = {}
     notes: list[str] = []
@@ -67,7 +98,7 @@ def _load_files(path: Path, columns: Columns, split_seed: int, skip_bad_rows: bo
     if len(problem_types) > 1:
         raise DataError(f"the files of {path} disagree on one label or several: name the column")
     source = Source(name=str(path), fingerprints=fingerprints, notes=notes)
-    return make_dataset(splits, source, problem_types.pop(), split_seed)
+    return RawSplits(splits, source, problem_types.pop())
 
 
 def _split_files(folder: Path) -> dict[SplitName, Path]:
@@ -99,4 +130,4 @@ def _limited(dataset: Dataset, limit: int) -> Dataset:
     splits: dict[SplitName, list[Example]] = {name: dataset.split(name)[:limit] for name in SPLITS}
     note = f"only the first {limit} texts of each split were used"
     source = replace(dataset.source, notes=[*dataset.source.notes, note])
-    return make_dataset(splits, source, dataset.problem_type)
+    return make_dataset(RawSplits(splits, source, dataset.problem_type))

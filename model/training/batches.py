@@ -1,6 +1,6 @@
 """Which texts are computed together: shuffled, of like length within a batch, cut by tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,23 +51,27 @@ class Batch:
 
 
 def encode_texts(
-    examples: Sequence[Example],
+    examples: Iterable[Example],
     encoder: TextEncoder,
     labels: Sequence[str],
     problem_type: ProblemType,
     truncation: Truncation,
 ) -> EncodedTexts:
-    """Encodes a split; a DataError names the row of a text that has no tokens."""
+    """Encodes a split; a DataError names the row of a text without tokens or with a new label."""
     input_ids: list[list[int]] = []
+    encoded: list[Example] = []
     num_truncated = 0
     for example in examples:
         try:
             encoding = encoder.encode(example.text, example.text_pair, truncation)
         except InvalidInputError as error:
             raise DataError(f"row {example.row}: {error}") from None
+        encoded.append(example)
         input_ids.append(encoding.input_ids)
         num_truncated += encoding.truncated
-    return EncodedTexts(input_ids, target_tensor(examples, labels, problem_type), num_truncated)
+    if not encoded:
+        raise DataError("there are no texts to encode")
+    return EncodedTexts(input_ids, target_tensor(encoded, labels, problem_type), num_truncated)
 
 
 def target_tensor(
@@ -75,6 +79,12 @@ def target_tensor(
 ) -> Tensor:
     """Class numbers (B,), or a row of 0 and 1 per text (B, C) for multi-label."""
     number = {label: index for index, label in enumerate(labels)}
+    for example in examples:
+        if not number.keys() >= set(example.labels):
+            raise DataError(
+                f"row {example.row} has the label {', '.join(example.labels)!r}, and the "
+                f"classifier knows {', '.join(labels)}"
+            )
     if problem_type == "single_label":
         return torch.tensor([number[example.labels[0]] for example in examples])
     targets = torch.zeros(len(examples), len(labels))
@@ -124,13 +134,3 @@ def make_batch(texts: EncodedTexts, indices: Sequence[int], pad_token_id: int) -
     """Packs some texts of a split."""
     rows = pack([texts.input_ids[index] for index in indices], pad_token_id)
     return Batch(as_tensors(rows), texts.targets[list(indices)], len(indices), rows.num_tokens)
-
-
-def in_length_order(
-    texts: EncodedTexts, tokens_per_batch: int, pad_token_id: int
-) -> Iterator[tuple[list[int], Batch]]:
-    """All texts once, longest first, with their indices: for evaluation."""
-    lengths = texts.lengths
-    order = sorted(range(len(texts)), key=lambda index: -lengths[index])
-    for indices in cut_by_tokens(order, lengths, tokens_per_batch):
-        yield indices, make_batch(texts, indices, pad_token_id)

@@ -1,23 +1,21 @@
 """The training loop: windows of batches, steps, evaluation, early stopping, best weights."""
 
+import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from model.bundle import ProblemType
 from model.encoder import EncoderClassifier
+from model.errors import InvalidInputError
 from model.tokenizer import SPECIAL_TOKENS, UNKNOWN
 from model.training.batches import (
     Batch,
     EncodedTexts,
-    in_length_order,
     make_batch,
     plan_epoch,
     windows_of,
@@ -25,6 +23,7 @@ from model.training.batches import (
 from model.training.config import TrainConfig
 from model.training.metrics import score
 from model.training.optimizer import learning_rate, make_optimizer
+from model.training.prediction import autocast, network_run, predict
 
 NUM_SPECIAL = len(SPECIAL_TOKENS)  # the trainer of every tokenizer gives them the lowest ids
 UNKNOWN_ID = SPECIAL_TOKENS.index(UNKNOWN)
@@ -164,6 +163,11 @@ class Trainer:
             (loss / num_texts).backward()  # type: ignore[no-untyped-call]
             loss_sum += loss.item()
             num_tokens += batch.num_tokens
+        if not math.isfinite(loss_sum):
+            raise InvalidInputError(
+                f"the loss became {loss_sum} at step {self.state.step + 1}: training diverged. "
+                "Choose a lower learning rate or a longer warm-up"
+            )
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if self.config.clip_norm:
@@ -189,7 +193,9 @@ class Trainer:
 
     def _evaluate(self) -> None:
         state, task = self.state, self.task
-        logits = predict(self.network, task.validation, self.config)
+        run = network_run(self.network, self.config)
+        # Twice as much as in training fits: nothing is kept for a backward pass.
+        logits = predict(run, task.validation, 2 * self.config.tokens_per_batch, self.pad_token_id)
         figures = score(logits, task.validation.targets.numpy(), task.labels, task.problem_type)
         state.history.append(
             {
@@ -227,29 +233,6 @@ def summed_loss(
         logits, smoothed, reduction="none"
     )  # (B, C)
     return losses.mean(1).sum()
-
-
-def autocast(config: TrainConfig) -> AbstractContextManager[Any]:
-    if config.bf16 == "on" or (config.bf16 == "auto" and config.device == "cuda"):
-        return torch.autocast(config.device, torch.bfloat16)
-    return nullcontext()
-
-
-@torch.inference_mode()
-def predict(
-    network: EncoderClassifier, texts: EncodedTexts, config: TrainConfig
-) -> npt.NDArray[np.float32]:
-    """Logits (B, C) of a split in its order; the network is left in eval mode."""
-    network.eval()
-    device = torch.device(config.device)
-    logits = np.zeros((len(texts), network.config.num_labels), dtype=np.float32)
-    # Twice as much as in training fits: nothing is kept for a backward pass.
-    budget = 2 * config.tokens_per_batch
-    for indices, batch in in_length_order(texts, budget, network.config.pad_token_id):
-        with autocast(config):
-            answer, _ = network(*(tensor.to(device) for tensor in batch.inputs))
-        logits[indices] = answer.float().cpu().numpy()
-    return logits
 
 
 def copy_weights(network: EncoderClassifier) -> dict[str, Tensor]:

@@ -1,12 +1,15 @@
 """Shows how training goes: a bar on a terminal, plain lines elsewhere, TensorBoard if asked."""
 
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
-from model.training.loop import Listener, TrainState
+from model.training.loop import TrainState
+
+Item = TypeVar("Item")
 
 SHOW_AFTER_S = 2.0
 LINE_EVERY_S = 15.0
@@ -100,10 +103,16 @@ class TensorBoardLog:
         self._writer.close()
 
 
-class ClosableListener(Listener):
-    """A listener that holds a bar or a file."""
+def watched(unit: str, stream: TextIO) -> Callable[[list[Item]], Iterable[Item]]:
+    """Passes items on, with a bar on a terminal when they take long."""
 
-    def close(self) -> None: ...
+    def watch(items: list[Item]) -> Iterable[Item]:
+        return tqdm(
+            items, file=stream, unit=f" {unit}", delay=SHOW_AFTER_S, leave=False,
+            disable=not stream.isatty(),
+        )  # fmt: skip
+
+    return watch
 
 
 def progress_for(stream: TextIO, num_steps: int, done: int) -> ProgressBar | ProgressLines:

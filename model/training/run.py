@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 
 from model.bundle import Bundle
 from model.config import PRESETS, EncoderConfig
-from model.data.dataset import SPLITS, Dataset, SplitName
+from model.data.dataset import SPLITS, Dataset, Example, SplitName
 from model.encoder import EncoderClassifier, count_parameters
 from model.errors import DataError, InvalidInputError, SetupError
 from model.tokenizer import TextEncoder, train_tokenizer
@@ -22,9 +22,10 @@ from model.training.baseline import measure_baseline
 from model.training.batches import EncodedTexts, encode_texts
 from model.training.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from model.training.config import NetworkConfig, TextConfig, TrainConfig
-from model.training.loop import Listener, Task, Trainer, predict
+from model.training.loop import Listener, Task, Trainer
 from model.training.metrics import score
 from model.training.model_card import model_card
+from model.training.prediction import network_run, predict
 from model.weights import write_bundle
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -73,7 +74,12 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def prepare(dataset: Dataset, recipe: Recipe, run_folder: Path) -> Prepared:
+def prepare(
+    dataset: Dataset,
+    recipe: Recipe,
+    run_folder: Path,
+    watch: Callable[[list[Example]], Iterable[Example]] = iter,
+) -> Prepared:
     """Learns the tokenizer, or reads the one of an earlier start, encodes, and makes the network.
 
     Raises:
@@ -86,7 +92,7 @@ def prepare(dataset: Dataset, recipe: Recipe, run_folder: Path) -> Prepared:
     encoder = TextEncoder(tokenizer, recipe.text.max_tokens)
     texts = {
         name: encode_texts(
-            dataset.split(name), encoder, dataset.labels, dataset.problem_type,
+            watch(dataset.split(name)), encoder, dataset.labels, dataset.problem_type,
             recipe.text.truncation,
         )
         for name in SPLITS
@@ -163,7 +169,9 @@ def _save(run_folder: Path, trainer: Trainer) -> None:
 
 def _figures(prepared: Prepared, split: SplitName) -> dict[str, Any]:
     texts, dataset = prepared.texts[split], prepared.dataset
-    logits = predict(prepared.trainer.network, texts, prepared.recipe.train)
+    config, network = prepared.recipe.train, prepared.trainer.network
+    run = network_run(network, config)
+    logits = predict(run, texts, 2 * config.tokens_per_batch, network.config.pad_token_id)
     return score(logits, texts.targets.numpy(), dataset.labels, dataset.problem_type)
 
 

@@ -1,0 +1,143 @@
+"""heedful evaluate: a bundle and labelled texts in, figures out."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.data_options import data_options, take_columns
+from cli.errors import plain_errors
+
+if TYPE_CHECKING:
+    from model.bundle import Bundle
+    from model.training.batches import EncodedTexts
+
+EXAMPLES = """\b
+Examples:
+  heedful evaluate runs/reviews rotten-tomatoes
+  heedful evaluate runs/stars new.csv --text body --label stars --split all
+  heedful evaluate runs/reviews-onnx rotten-tomatoes --backend onnx --json
+"""
+TOKENS_PER_BATCH = 4096
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("data")
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test", "all"]),
+    default="test",
+    show_default=True,
+    help="all takes every row; a split that is missing is cut out of train as training cuts it.",
+)
+@data_options
+@click.option(
+    "--backend",
+    type=click.Choice(["torch", "onnx"]),
+    default="torch",
+    show_default=True,
+    help="onnx runs the bundle that `heedful export` wrote.",
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
+@click.option("--threads", type=int, help="[default: the cores this process may use]")
+@click.option(
+    "--truncation",
+    type=click.Choice(["error", "head", "tail", "head_tail"]),
+    help="What to keep of longer texts.  [default: as in training]",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def evaluate(bundle: Path, data: str, **given: Any) -> None:
+    """Score BUNDLE on labelled texts of DATA: accuracy, macro F1, per class, confusion.
+
+    DATA is what `heedful train` takes. Its labels must be among the bundle's.
+    """
+    from model.bundle import load_bundle
+    from model.errors import HeedfulError
+
+    with plain_errors(HeedfulError, OSError):
+        figures = _score(load_bundle(bundle), data, given)
+    if given["as_json"]:
+        click.echo(json.dumps(figures, ensure_ascii=False))
+    else:
+        _print(figures)
+
+
+def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]:
+    from model.training.metrics import score
+    from model.training.prediction import predict
+    from model.training.progress import watched
+    from model.training.run import usable_cores
+    from service.backends.loading import load_backend
+
+    if given["threads"] is not None and given["threads"] < 1:
+        raise click.UsageError(f"--threads must be at least 1, got {given['threads']}")
+    texts, where = _encode(bundle, data, given)
+    threads = given["threads"] or usable_cores()
+    backend = load_backend(given["backend"], bundle, device=given["device"], threads=threads)
+    logits = predict(
+        backend.run,
+        texts,
+        TOKENS_PER_BATCH,
+        bundle.config.pad_token_id,
+        watched("batches", sys.stderr),
+    )
+    manifest = bundle.manifest
+    return {
+        "bundle": manifest.name,
+        "version": manifest.version,
+        "data": where,
+        "split": given["split"],
+        "backend": backend.name,
+        "device": backend.device,
+        "precision": backend.precision,
+        "texts_truncated": texts.num_truncated,
+        **score(logits, texts.targets.numpy(), manifest.labels, manifest.problem_type),
+    }
+
+
+def _encode(bundle: "Bundle", data: str, given: dict[str, Any]) -> tuple["EncodedTexts", str]:
+    from model.data.load import load_examples
+    from model.errors import DataError
+    from model.training.batches import encode_texts
+    from model.training.progress import watched
+
+    manifest = bundle.manifest
+    chosen = {"split_seed": given["split_seed"]} if given["split_seed"] is not None else {}
+    examples, raw = load_examples(
+        data,
+        given["split"],
+        take_columns(given),
+        skip_bad_rows=given["skip_bad_rows"],
+        **chosen,
+    )
+    for note in raw.source.notes:
+        click.echo(note, err=True)
+    if raw.problem_type != manifest.problem_type:
+        raise DataError(
+            f"{data} is {raw.problem_type} and the bundle {manifest.problem_type}: name the "
+            "column with --label or --labels"
+        )
+    recipe = manifest.provenance.get("recipe", {})
+    truncation = given["truncation"] or recipe.get("text", {}).get("truncation", "head_tail")
+    texts = encode_texts(
+        watched("texts", sys.stderr)(examples[: given["limit"]]),
+        bundle.text_encoder(),
+        manifest.labels,
+        manifest.problem_type,
+        truncation,
+    )
+    return texts, raw.source.name
+
+
+def _print(figures: dict[str, Any]) -> None:
+    from cli.figures import print_figures, print_summary
+
+    name = f"{figures['bundle']} ({figures['backend']}, {figures['device']})"
+    print_summary(figures["split"], {name: figures})
+    if figures["texts_truncated"]:
+        click.echo(f"{figures['texts_truncated']:,} texts were too long and were cut")
+    click.echo()
+    print_figures(figures)
