@@ -23,6 +23,7 @@ def draw_map(
     head: int | None = None,
     *,
     width: int = 80,
+    height: int = 64,
     depth: Depth = "none",
 ) -> str:
     """The map of one layer and head, or the mean over them, as lines for a terminal.
@@ -30,6 +31,7 @@ def draw_map(
     Args:
         layer, head: by number; None means the mean over all there are.
         width: cells in a line; keys that do not fit are left out and counted.
+        height: most rows; queries beyond them are left out and counted.
         depth: colours to use; "none" draws with signs.
     """
     weights = attention.map(layer, head)  # (Q, T)
@@ -39,15 +41,13 @@ def draw_map(
     largest = float(weights.max(initial=0)) or 1.0
     lines = [f"{title(attention, layer, head)}: rows attend, columns are attended to"]
     lines += [" " * margin + line for line in _header(names[:shown])]
-    for query, row in zip(attention.queries, weights[:, :shown], strict=True):
+    for query, row in zip(attention.queries, weights[:height, :shown], strict=False):
         name = pad(clip(names[query], margin - 1), margin - 1, right=True)
         lines.append(f"{name} {''.join(_cell(weight / largest, depth) for weight in row)}")
     lines += ["", " " * margin + _legend(largest, depth)]
-    if shown < len(names):
-        lines.append(
-            f"Columns of the first {shown} of {len(names)} tokens: the others do not fit into "
-            f"{width} cells"
-        )
+    if shown < len(names) or height < len(weights):
+        rows = min(height, len(weights))
+        lines.append(f"Shown: {rows} of {len(weights)} rows, {shown} of {len(names)} columns.")
     return "\n".join(lines)
 
 

@@ -1,0 +1,82 @@
+"""`heedful info`: what a server serves, or what a bundle holds."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cli.asking import AS_JSON, asking, say, server_options
+from cli.errors import plain_errors
+from heedful.tokens import visible
+
+READY_SECONDS = 60.0
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  heedful info
+  heedful info --target models.example:50051 --ready && echo serving
+  heedful info runs/reviews-onnx
+
+\b
+--json prints one object: for a server the fields of GetModel, for a bundle those of bundle.json
+and its config.
+Exit code: 0 there, 1 not there or not whole, 2 wrong usage.
+"""
+)
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
+@server_options
+@click.option(
+    "--ready", is_flag=True, help=f"Wait until it serves, at most {READY_SECONDS:.0f} seconds."
+)
+@AS_JSON
+def info(bundle: Path | None, target: str, timeout: float, ready: bool, as_json: bool) -> None:
+    """Describe the served model, or the folder BUNDLE after checking its files."""
+    if bundle and ready:
+        raise click.UsageError("--ready waits for a server, and BUNDLE is a folder.")
+    record = _of_bundle(bundle) if bundle else _of_server(target, timeout, ready)
+    if as_json:
+        say(json.dumps(record, ensure_ascii=False))
+    else:
+        say(_table(record))
+
+
+def _of_server(target: str, timeout: float, ready: bool) -> dict[str, Any]:
+    with asking(target, timeout) as client:
+        if ready:
+            client.wait_until_ready(READY_SECONDS)
+        return asdict(client.model_info())
+
+
+def _of_bundle(path: Path) -> dict[str, Any]:
+    from model.bundle import load_bundle
+    from model.errors import BundleError
+
+    with plain_errors(BundleError):
+        bundle = load_bundle(path)
+    manifest = asdict(bundle.manifest)
+    del manifest["golden"]  # for machines
+    sizes = {name: (path / name).stat().st_size for name in sorted(bundle.files)}
+    return {**manifest, "config": asdict(bundle.config), "file_bytes": sizes}
+
+
+def _table(record: dict[str, Any]) -> str:
+    """One line a field, nested fields indented; empty ones left out."""
+    return "\n".join(_lines(record, ""))
+
+
+def _lines(record: dict[str, Any], indent: str) -> list[str]:
+    lines = []
+    for name, value in record.items():
+        label = f"{indent}{visible(name).replace('_', ' '):<24}"
+        if isinstance(value, dict):
+            if value:
+                lines += [label.rstrip(), *_lines(value, indent + "  ")]
+        elif isinstance(value, list | tuple):
+            lines.append(f"{label} {', '.join(visible(str(item)) for item in value)}")
+        elif value not in {"", None}:
+            lines.append(f"{label} {visible(str(value))}")
+    return lines
