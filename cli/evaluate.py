@@ -99,6 +99,7 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
 
 
 def _encode(bundle: "Bundle", data: str, given: dict[str, Any]) -> tuple["EncodedTexts", str]:
+    from model.data.dataset import draw
     from model.data.load import load_examples
     from model.errors import DataError
     from model.training.batches import encode_texts
@@ -123,7 +124,7 @@ def _encode(bundle: "Bundle", data: str, given: dict[str, Any]) -> tuple["Encode
     recipe = manifest.provenance.get("recipe", {})
     truncation = given["truncation"] or recipe.get("text", {}).get("truncation", "head_tail")
     texts = encode_texts(
-        watched("texts", sys.stderr)(examples[: given["limit"]]),
+        watched("texts", sys.stderr)(draw(examples, given["limit"])),
         bundle.text_encoder(),
         manifest.labels,
         manifest.problem_type,

@@ -127,6 +127,14 @@ def split_by_group(
     return splits
 
 
+def draw(examples: Sequence[Example], limit: int | None, seed: int = SPLIT_SEED) -> list[Example]:
+    """At most limit examples in their order, drawn by seed: files are often sorted by label."""
+    if limit is None or limit >= len(examples):
+        return list(examples)
+    indices = random.Random(seed).sample(range(len(examples)), limit)  # noqa: S311 - likewise
+    return [examples[index] for index in sorted(indices)]
+
+
 def same_text(example: Example) -> Hashable:
     """Repeated texts are one group: a text seen in training must not come back in the test."""
     return (" ".join(example.text.split()), " ".join((example.text_pair or "").split()))

@@ -12,6 +12,7 @@ from model.data.dataset import (
     RawSplits,
     Source,
     SplitName,
+    draw,
     make_dataset,
 )
 from model.data.files import ENDINGS, ending, read_rows
@@ -37,14 +38,14 @@ def load_dataset(
         columns: names of the columns where they are not the usual ones.
         split_seed: for the splits that are cut.
         skip_bad_rows: leave bad rows out, and say how many in source.notes, instead of refusing.
-        limit: at most this many texts a split, the first ones; for a quick try.
+        limit: at most this many texts a split, drawn by split_seed; for a quick try.
 
     Raises:
         DataError: not found, or not what it should be; the message names the row or column.
     """
     raw = _load(str(source), columns or Columns(), skip_bad_rows)
     dataset = make_dataset(raw, split_seed)
-    return dataset if limit is None else _limited(dataset, limit)
+    return dataset if limit is None else _limited(dataset, limit, split_seed)
 
 
 def load_examples(
@@ -124,10 +125,10 @@ def _split_files(folder: Path) -> dict[SplitName, Path]:
     return found
 
 
-def _limited(dataset: Dataset, limit: int) -> Dataset:
+def _limited(dataset: Dataset, limit: int, seed: int) -> Dataset:
     if limit < 1:
         raise DataError(f"the limit of texts must be at least 1, got {limit}")
-    splits: dict[SplitName, list[Example]] = {name: dataset.split(name)[:limit] for name in SPLITS}
-    note = f"only the first {limit} texts of each split were used"
+    splits = {name: draw(dataset.split(name), limit, seed) for name in SPLITS}
+    note = f"only {limit} texts of each split were used, drawn with seed {seed}"
     source = replace(dataset.source, notes=[*dataset.source.notes, note])
     return make_dataset(RawSplits(splits, source, dataset.problem_type))
