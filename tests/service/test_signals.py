@@ -1,0 +1,123 @@
+"""`heedful serve` as a process: how it starts, stops and fails to start."""
+
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from heedful.v1.classifier_pb2_grpc import ClassifierStub
+from tests.service.calls import TIMEOUT, texts
+
+HEEDFUL = Path(sys.executable).with_name("heedful")
+FREE_PORTS = ["--port", "0", "--metrics-port", "0", "--threads", "1"]
+LONG_TEXT = "two hours of noise " * 6
+
+
+@contextmanager
+def serving(bundle: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
+    """A server process that is ready, its address, and the lines it has logged so far."""
+    command = [HEEDFUL, "serve", bundle, *FREE_PORTS, *options]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    lines: list[str] = []
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            if "ready after" in line:
+                break
+        address = re.search(r"listening on (\S+)", "".join(lines))
+        assert address, lines
+        yield process, address[1], lines
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def fails(*arguments: object) -> str:
+    """What a server that cannot start says; it must be one line and exit code 1."""
+    command = [HEEDFUL, "serve", "--log-level", "error", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.startswith("Error: ")
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_under_load_finishes_what_was_accepted_and_exits_with_0(
+    exported_bundle, number
+) -> None:
+    with serving(exported_bundle.path) as (process, address, _):
+        with grpc.insecure_channel(address) as channel:
+            stub = ClassifierStub(channel)
+            request = texts(*[LONG_TEXT] * 32)
+            calls = [stub.Classify.future(request, timeout=TIMEOUT) for _ in range(20)]
+            assert calls[0].result().results  # the rest is in the server by now, or on its way
+            process.send_signal(number)
+            outcomes = {call.code() for call in calls}
+            late = stub.Classify.future(request, timeout=TIMEOUT)
+            assert late.code() is grpc.StatusCode.UNAVAILABLE
+        _, log = process.communicate(timeout=TIMEOUT)
+    assert outcomes <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+    assert process.returncode == 0
+    assert "all that was accepted is answered" in log
+    assert "Traceback" not in log
+    assert "noise" not in log
+
+
+def test_the_log_says_what_runs_where(exported_bundle) -> None:
+    with serving(exported_bundle.path, "--log-level", "debug") as (process, address, lines):
+        with grpc.insecure_channel(address) as channel:
+            ClassifierStub(channel).Classify(texts("a secret wish"), timeout=TIMEOUT)
+        process.terminate()
+        _, rest = process.communicate(timeout=TIMEOUT)
+    log = "".join(lines)
+    assert "engine onnxruntime on cpu, threads 1 (as asked)" in log
+    assert f"model tiny, version {exported_bundle.manifest.version}" in log
+    assert "metrics on http://127.0.0.1:" in log
+    assert "secret" not in log + rest
+
+
+def test_environment_variables_are_options(exported_bundle, monkeypatch) -> None:
+    monkeypatch.setenv("HEEDFUL_SERVE_MAX_INPUTS", "0")
+    assert "max_inputs must be positive, got 0" in fails(exported_bundle.path, *FREE_PORTS)
+
+
+@pytest.mark.parametrize("option", ["--port", "--metrics-port"])
+def test_a_port_in_use_is_said_plainly(exported_bundle, option) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = fails(exported_bundle.path, *FREE_PORTS, option, port)
+    assert f"127.0.0.1:{port}" in said
+    assert option in said
+
+
+def test_two_servers_never_share_a_port(exported_bundle) -> None:
+    with serving(exported_bundle.path) as (_, address, _):
+        port = address.rpartition(":")[2]
+        assert "--port" in fails(exported_bundle.path, *FREE_PORTS, "--port", port)
+
+
+def test_a_folder_that_is_no_bundle_is_said_plainly(tmp_path) -> None:
+    assert "has no bundle.json" in fails(tmp_path)
+
+
+def test_a_bundle_without_graphs_says_how_to_make_them(tiny_bundle) -> None:
+    assert "heedful export" in fails(tiny_bundle.path, *FREE_PORTS)
+
+
+def test_a_missing_and_a_changed_file_are_named(exported_bundle, tmp_path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(exported_bundle.path, copy)
+    with (copy / "tokenizer.json").open("a") as file:
+        file.write(" ")
+    assert "tokenizer.json was changed" in fails(copy)
+    (copy / "tokenizer.json").unlink()
+    assert "tokenizer.json is missing" in fails(copy)
