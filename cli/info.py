@@ -41,7 +41,8 @@ def info(bundle: Path | None, target: str, timeout: float, ready: bool, as_json:
     if as_json:
         say(json.dumps(record, ensure_ascii=False))
     else:
-        say(_table(record))
+        record.get("parity", {}).pop("cases", None)  # dozens of figures; --json has them
+        say("\n".join(_lines(record, "")))
 
 
 def _of_server(target: str, timeout: float, ready: bool) -> dict[str, Any]:
@@ -63,12 +64,8 @@ def _of_bundle(path: Path) -> dict[str, Any]:
     return {**manifest, "config": asdict(bundle.config), "file_bytes": sizes}
 
 
-def _table(record: dict[str, Any]) -> str:
-    """One line a field, nested fields indented; empty ones left out."""
-    return "\n".join(_lines(record, ""))
-
-
 def _lines(record: dict[str, Any], indent: str) -> list[str]:
+    """One line a field, nested fields indented; empty ones left out."""
     lines = []
     for name, value in record.items():
         label = f"{indent}{visible(name).replace('_', ' '):<24}"
@@ -78,5 +75,6 @@ def _lines(record: dict[str, Any], indent: str) -> list[str]:
         elif isinstance(value, list | tuple):
             lines.append(f"{label} {', '.join(visible(str(item)) for item in value)}")
         elif value not in {"", None}:
-            lines.append(f"{label} {visible(str(value))}")
+            shown = f"{value:.3g}" if isinstance(value, float) else visible(str(value))
+            lines.append(f"{label} {shown}")
     return lines

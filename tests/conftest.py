@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from model.bundle import Bundle
 from model.config import EncoderConfig
@@ -28,11 +29,16 @@ LABELS = ["bad", "fair", "good"]
 
 
 @pytest.fixture(scope="session")
-def tiny_encoder() -> EncoderClassifier:
+def tiny_tokenizer() -> Tokenizer:
+    """Trained once: WordPiece training breaks ties by chance, so that a second may differ."""
+    return train_tokenizer(SENTENCES, "wordpiece", 211)
+
+
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_tokenizer: Tokenizer) -> EncoderClassifier:
     torch.manual_seed(5)
-    tokenizer = train_tokenizer(SENTENCES, "wordpiece", 211)
     config = EncoderConfig(
-        vocab_size=tokenizer.get_vocab_size(),
+        vocab_size=tiny_tokenizer.get_vocab_size(),
         num_labels=len(LABELS),
         hidden_size=30,
         num_hidden_layers=2,
@@ -45,12 +51,13 @@ def tiny_encoder() -> EncoderClassifier:
 
 @pytest.fixture(scope="session")
 def tiny_bundle(
-    tmp_path_factory: pytest.TempPathFactory, tiny_encoder: EncoderClassifier
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_encoder: EncoderClassifier,
+    tiny_tokenizer: Tokenizer,
 ) -> Bundle:
     """A bundle as training writes it: no graphs yet."""
     path: Path = tmp_path_factory.mktemp("bundles") / "tiny"
-    tokenizer = train_tokenizer(SENTENCES, "wordpiece", 211)
-    return write_bundle(path, tiny_encoder, tokenizer, name="tiny", labels=LABELS)
+    return write_bundle(path, tiny_encoder, tiny_tokenizer, name="tiny", labels=LABELS)
 
 
 @pytest.fixture(scope="session")

@@ -52,7 +52,8 @@ def request_error(error: grpc.RpcError, target: str) -> RequestError:
 
 def _message(code: str, details: str, target: str) -> str:
     if code == "UNAVAILABLE" and ("connect" in details or "resolution" in details):
-        return f"no server answers at {target} ({details})"
+        # gRPC tells the whole way there; the cause stands at the end.
+        return f"no server answers at {target} ({details.rpartition(': ')[2]})"
     if code == "DEADLINE_EXCEEDED":
         return f"{target} did not answer in time ({details}): give more time with timeout"
     return details or f"{target} answered {code} without a message"

@@ -11,13 +11,14 @@ from types import ModuleType
 from typing import Any
 
 from heedful.attention import Attention
-from heedful.pictures.cells import clip
+from heedful.pictures.cells import cells, clip
 from heedful.pictures.focus import NOT_AN_EXPLANATION, title
 from heedful.pictures.fonts import FontChoice
 
 SCALE = "magma_r"
 MOST_LABELS = 60
 NAME_WIDTH = 20
+LABEL_SIZE = 9
 DOTS_PER_INCH = 150
 GREY = "#555555"
 
@@ -57,10 +58,10 @@ def map_png(
     image = axes.imshow(weights, cmap=SCALE, vmin=0, aspect="equal", interpolation="nearest")
     names = [clip(token.name, NAME_WIDTH) for token in attention.tokens]
     labels, notes = _drawable(names, fonts)
-    _name_ticks(axes.xaxis, labels, fonts)
+    for text in _name_ticks(axes.xaxis, [_downwards(label) for label in labels], fonts):
+        text.set_rotation(0 if _runs_down(text.get_text()) else 90)
     _name_ticks(axes.yaxis, [labels[query] for query in attention.queries], fonts)
-    axes.tick_params(axis="x", rotation=90)
-    axes.tick_params(length=2, labelsize=9)
+    axes.tick_params(length=2)
     axes.set_xlabel("key: attended to", color=GREY)
     axes.set_ylabel("query: attends", color=GREY)
     figure.colorbar(image, ax=axes, label="attention weight", shrink=0.8, pad=0.02)
@@ -123,16 +124,27 @@ def _drawable(names: Sequence[str], fonts: FontChoice) -> tuple[list[str], list[
     return labels, ["#n: the token at position n, whose glyphs no font here has"]
 
 
-def _name_ticks(axis: Any, labels: Sequence[str], fonts: FontChoice) -> None:
-    """Names rows or columns by their tokens; thinned out where they would overlap."""
+def _name_ticks(axis: Any, labels: Sequence[str], fonts: FontChoice) -> list[Any]:
+    """Names rows or columns by their tokens, thinned out where they would overlap; the labels."""
     step = -(-len(labels) // MOST_LABELS)
     places = range(0, len(labels), step)
     axis.set_ticks(places, [labels[place] for place in places])
-    for text in axis.get_ticklabels():
+    texts: list[Any] = axis.get_ticklabels()
+    for text in texts:
         text.set_parse_math(False)  # a token may hold dollar signs
-        size = text.get_fontsize()
         text.set_fontproperties(fonts.properties(text.get_text()))
-        text.set_fontsize(size)
+        text.set_fontsize(LABEL_SIZE)
+    return texts
+
+
+def _downwards(label: str) -> str:
+    """A label under its column: Chinese runs downwards, as it is written; the rest is turned."""
+    return "\n".join(label) if _runs_down(label) else label
+
+
+def _runs_down(label: str) -> bool:
+    letters = label.replace("\n", "")
+    return cells(letters) == 2 * len(letters)
 
 
 def _entitle(

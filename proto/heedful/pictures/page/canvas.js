@@ -53,6 +53,21 @@ function shorten(pen, name, room) {
   return kept.join("") + "…";
 }
 
+// Chinese, Japanese and Korean run downwards and end above the column; the rest is turned.
+function writeUpwards(pen, name, x, y) {
+  pen.save();
+  pen.translate(x, y);
+  if (/^[\u2e80-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]+$/.test(name)) {
+    pen.textAlign = "center";
+    [...name].reverse().forEach((sign, place) => pen.fillText(sign, 0, -6 - place * 13));
+  } else {
+    pen.textAlign = "left";
+    pen.rotate(-Math.PI / 2);
+    pen.fillText(name, 0, 0);
+  }
+  pen.restore();
+}
+
 // Where things are on the map's canvas, for a page this wide.
 function mapLayout(canvas, rows, columns, names) {
   const pen = canvas.getContext("2d");
@@ -81,13 +96,8 @@ function drawMap(canvas, layout, view) {
   for (let row = 0; row < rows; row += step) {
     pen.fillText(label(view.rowNames[row], row === view.query), margin - 6, margin + (row + 0.5) * cell);
   }
-  pen.textAlign = "left";
   for (let column = 0; column < columns; column += step) {
-    pen.save();
-    pen.translate(margin + (column + 0.5) * cell, margin - 6);
-    pen.rotate(-Math.PI / 2);
-    pen.fillText(label(view.columnNames[column], false), 0, 0);
-    pen.restore();
+    writeUpwards(pen, label(view.columnNames[column], false), margin + (column + 0.5) * cell, margin - 6);
   }
   pen.fillStyle = style.soft;
   pen.textAlign = "center";
