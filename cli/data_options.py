@@ -26,7 +26,7 @@ OPTIONS = (
     ),
     click.option("--split-seed", type=int, help="For splits that are cut.  [default: 13]"),
     click.option("--skip-bad-rows", is_flag=True, help="Leave bad rows out instead of refusing."),
-    click.option("--limit", type=int, help="Only so many texts of each split."),
+    click.option("--limit", type=click.IntRange(min=1), help="Only so many texts of each split."),
 )
 
 

@@ -42,7 +42,7 @@ TOKENS_PER_BATCH = 4096
     help="onnx runs the bundle that `heedful export` wrote.",
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
-@click.option("--threads", type=int, help="[default: the cores this process may use]")
+@click.option("--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]")
 @click.option(
     "--truncation",
     type=click.Choice(["error", "head", "tail", "head_tail"]),
@@ -72,8 +72,6 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
     from model.training.run import usable_cores
     from service.backends.loading import load_backend
 
-    if given["threads"] is not None and given["threads"] < 1:
-        raise click.UsageError(f"--threads must be at least 1, got {given['threads']}")
     texts, where = _encode(bundle, data, given)
     threads = given["threads"] or usable_cores()
     backend = load_backend(given["backend"], bundle, device=given["device"], threads=threads)

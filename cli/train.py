@@ -89,7 +89,7 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: cpu]")
 @click.option("--checkpoint-steps", type=int, help="0: once an epoch.  [default: 500]")
-@click.option("--threads", type=int, help="[default: the cores this process may use]")
+@click.option("--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]")
 @click.option("--keep-run", is_flag=True, help="Keep OUTPUT.run, with the last checkpoint.")
 @click.option("--tensorboard", is_flag=True, help="Log curves to OUTPUT.run; implies --keep-run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

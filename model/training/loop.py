@@ -150,19 +150,9 @@ class Trainer:
         return True
 
     def take_step(self, window: Sequence[Sequence[int]], rate: float) -> tuple[float, int]:
-        """One step of the optimizer over a window of batches: mean loss and real tokens.
-
-        The losses are summed over the window and divided once by its texts, so that every text
-        counts the same however the window is cut into batches.
-        """
+        """One step of the optimizer over a window of batches: mean loss and real tokens."""
         num_texts = sum(len(indices) for indices in window)
-        loss_sum, num_tokens = 0.0, 0
-        for indices in window:
-            batch = make_batch(self.task.train, indices, self.pad_token_id)
-            loss = self.batch_loss(batch)
-            (loss / num_texts).backward()  # type: ignore[no-untyped-call]
-            loss_sum += loss.item()
-            num_tokens += batch.num_tokens
+        loss_sum, num_tokens = self.add_gradients(window, num_texts)
         if not math.isfinite(loss_sum):
             raise InvalidInputError(
                 f"the loss became {loss_sum} at step {self.state.step + 1}: training diverged. "
@@ -177,6 +167,21 @@ class Trainer:
         self.state.loss_sum += loss_sum
         self.state.num_texts += num_texts
         return loss_sum / num_texts, num_tokens
+
+    def add_gradients(self, window: Sequence[Sequence[int]], num_texts: int) -> tuple[float, int]:
+        """Adds the gradients of a window's mean loss: its summed loss and real tokens.
+
+        The losses are summed over the window and divided once by its texts, so that every text
+        counts the same however the window is cut into batches.
+        """
+        loss_sum, num_tokens = 0.0, 0
+        for indices in window:
+            batch = make_batch(self.task.train, indices, self.pad_token_id)
+            loss = self.batch_loss(batch)
+            (loss / num_texts).backward()  # type: ignore[no-untyped-call]
+            loss_sum += loss.item()
+            num_tokens += batch.num_tokens
+        return loss_sum, num_tokens
 
     def batch_loss(self, batch: Batch) -> Tensor:
         """Sum of the texts' losses, a scalar."""
