@@ -37,7 +37,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "row_length",
     ),
 }
-# The tracer takes a size of 0 or 1 for a constant and equal sizes for the same axis, silently.
+# The tracer may take a size of 0 or 1 for a constant, and equal sizes for one axis, silently.
 EXAMPLE_SIZES = {"rows": 3, "row_length": 7, "texts": 5}
 
 

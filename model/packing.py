@@ -14,8 +14,9 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int64]
 
 # Attention's work per token grows with the row, the rest does not: at this row length the two
-# cost the same. Measured with benchmarks/packing.py; only the order of magnitude matters.
-ATTENTION_PARITY_LENGTH = 768
+# cost the same. Measured with benchmarks/packing.py: 540 for tiny, 1,400 for small, 2,400 for base;
+# only the order of magnitude matters.
+ATTENTION_PARITY_LENGTH = 1024
 # Row lengths tried beside the longest text's, as multiples of it.
 STRETCHES = (1.0, 1.25, 1.5, 2.0, 3.0)
 # A plan with less padding than this is not worth improving.
