@@ -5,22 +5,26 @@ reported; inside tokenizer.json it is always off.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 import tokenizers
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 
 from model.errors import BundleError, InvalidInputError
+from model.wordpiece import learn_wordpieces
 
 TokenizerKind = Literal["wordpiece", "bpe", "words"]
 Truncation = Literal["error", "head", "tail", "head_tail"]
 
 PAD, UNKNOWN, CLS, SEP = "[PAD]", "[UNK]", "[CLS]", "[SEP]"
 SPECIAL_TOKENS = [PAD, UNKNOWN, CLS, SEP]
+# WordPiece takes a longer word for unknown instead of searching it for pieces.
+LONGEST_WORD = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,35 +113,54 @@ def train_tokenizer(
     if kind not in get_args(TokenizerKind):
         raise ValueError(f"tokenizer must be one of {get_args(TokenizerKind)}, got {kind!r}")
     if kind == "wordpiece":
-        tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN, max_input_chars_per_word=100))
-        tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-        tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        tokenizer.decoder = decoders.WordPiece()
-        trainer: trainers.Trainer = trainers.WordPieceTrainer(
-            vocab_size=vocab_size, special_tokens=SPECIAL_TOKENS, show_progress=False
-        )
+        tokenizer = _train_wordpiece(texts, vocab_size)
     elif kind == "bpe":
         tokenizer = Tokenizer(models.BPE())
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
+        bpe = trainers.BpeTrainer(
             vocab_size=vocab_size,
             special_tokens=SPECIAL_TOKENS,
             initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
             show_progress=False,
         )
+        tokenizer.train_from_iterator(texts, bpe)
     else:
         tokenizer = Tokenizer(models.WordLevel(unk_token=UNKNOWN))
-        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        trainer = trainers.WordLevelTrainer(
+        # The word "[SEP]" would be looked up as the special token: its bracket is cut off.
+        names = "|".join(token.strip("[]") for token in SPECIAL_TOKENS)
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [
+                pre_tokenizers.WhitespaceSplit(),
+                pre_tokenizers.Split(Regex(rf"\[(?=({names})\])"), "isolated"),
+            ]
+        )
+        words = trainers.WordLevelTrainer(
             vocab_size=vocab_size, special_tokens=SPECIAL_TOKENS, show_progress=False
         )
-    tokenizer.train_from_iterator(texts, trainer)
+        tokenizer.train_from_iterator(texts, words)
     tokenizer.post_processor = TemplateProcessing(
         single=f"{CLS} $A {SEP}",
         pair=f"{CLS} $A {SEP} $B:1 {SEP}",
         special_tokens=[(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)],
     )
+    return tokenizer
+
+
+def _train_wordpiece(texts: Iterable[str], vocab_size: int) -> Tokenizer:
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    counts: Counter[str] = Counter()
+    for text in texts:
+        words = pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text))
+        counts.update(word for word, _ in words if len(word) <= LONGEST_WORD)
+    vocab = learn_wordpieces(counts, vocab_size, SPECIAL_TOKENS)
+    tokenizer = Tokenizer(
+        models.WordPiece(vocab, unk_token=UNKNOWN, max_input_chars_per_word=LONGEST_WORD)
+    )
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, pre_tokenizer
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(SPECIAL_TOKENS)
     return tokenizer
 
 
