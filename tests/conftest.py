@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,12 @@ def start_server() -> Iterator[Callable[..., RunningServer]]:
 def server(request, start_server, exported_bundle) -> RunningServer:
     """A server with the tiny bundle, once with each backend."""
     return start_server(exported_bundle, backend=request.param)
+
+
+@pytest.fixture(scope="session")
+def chinese_font() -> Path:
+    """WenQuanYi Micro Hei out of an installed package, which is not imported."""
+    for file in metadata.files("paperang-p2-fonts-cjk") or []:
+        if file.name == "wqy-microhei.ttc":
+            return Path(file.locate())
+    pytest.skip("paperang-p2-fonts-cjk has no wqy-microhei.ttc")

@@ -1,10 +1,8 @@
-"""A peer that answers what a test tells it to, made-up attention, fonts and a browser."""
+"""A peer that answers what a test tells it to, made-up attention and a browser."""
 
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
-from pathlib import Path
 
 import grpc
 import numpy as np
@@ -72,15 +70,6 @@ def make_attention() -> Callable[..., Attention]:
         )
 
     return make
-
-
-@pytest.fixture(scope="session")
-def chinese_font() -> Path:
-    """WenQuanYi Micro Hei out of an installed package, which is not imported."""
-    for file in metadata.files("paperang-p2-fonts-cjk") or []:
-        if file.name == "wqy-microhei.ttc":
-            return Path(file.locate())
-    pytest.skip("paperang-p2-fonts-cjk has no wqy-microhei.ttc")
 
 
 @pytest.fixture(scope="session")
