@@ -31,7 +31,7 @@ LABELS = ["bad", "fair", "good"]
 
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> Tokenizer:
-    """Trained once: WordPiece training breaks ties by chance, so that a second may differ."""
+    """Trained once, for the encoder and the bundle."""
     return train_tokenizer(SENTENCES, "wordpiece", 211)
 
 
