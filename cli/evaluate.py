@@ -42,7 +42,9 @@ TOKENS_PER_BATCH = 4096
     help="onnx runs the bundle that `heedful export` wrote.",
 )
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda or cuda:N.")
-@click.option("--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]"
+)
 @click.option(
     "--truncation",
     type=click.Choice(["error", "head", "tail", "head_tail"]),

@@ -89,7 +89,9 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), help="[default: cpu]")
 @click.option("--checkpoint-steps", type=int, help="0: once an epoch.  [default: 500]")
-@click.option("--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), help="[default: the cores this process may use]"
+)
 @click.option("--keep-run", is_flag=True, help="Keep OUTPUT.run, with the last checkpoint.")
 @click.option("--tensorboard", is_flag=True, help="Log curves to OUTPUT.run; implies --keep-run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -115,19 +117,32 @@ def train(ctx: click.Context, /, **given: Any) -> None:
 
 
 def _run(given: dict[str, Any]) -> None:
-    from model.training.interrupt import stop_request
-    from model.training.progress import TensorBoardLog, progress_for, watched
-    from model.training.run import baseline_of, finish, prepare, resume, train, use_threads
-    from model.training.run_folder import remove_run, reopen_run, start_run
+    from model.training.run import check_device, use_threads
+    from model.training.run_folder import remove_if_empty, reopen_run, start_run
 
     use_threads(given["threads"])
     output: Path = given["output"]
     if given["resume"]:
         folder, options, dataset = reopen_run(output)
+        check_device(options.recipe.train.device)
     else:
         options = _options(given)
+        check_device(options.recipe.train.device)
         dataset = options.load_dataset()
         folder = start_run(output, options, dataset)
+    try:
+        _train(folder, options, dataset, given)
+    except BaseException:
+        remove_if_empty(folder)
+        raise
+
+
+def _train(folder: Path, options: "RunOptions", dataset: "Dataset", given: dict[str, Any]) -> None:
+    from model.training.interrupt import stop_request
+    from model.training.progress import TensorBoardLog, progress_for, watched
+    from model.training.run import baseline_of, finish, prepare, resume, train
+    from model.training.run_folder import remove_run
+
     _say_data(dataset)
     prepared = prepare(dataset, options.recipe, folder, watched("texts", sys.stderr))
     resume(prepared, folder)
@@ -141,9 +156,9 @@ def _run(given: dict[str, Any]) -> None:
     for listener in listeners:
         listener.close()
     if not done:
-        _say_how_to_go_on(output)
+        _say_how_to_go_on(given["output"])
         sys.exit(stop.exit_code)
-    bundle = finish(prepared, output, options.name, baseline, options.command)
+    bundle = finish(prepared, given["output"], options.name, baseline, options.command)
     if not (given["keep_run"] or given["tensorboard"]):
         remove_run(folder)
     _print_result(bundle, options.recipe, as_json=given["as_json"])
@@ -157,15 +172,18 @@ def _options(given: dict[str, Any]) -> "RunOptions":
     output: Path = given["output"]
     columns = take_columns(given)
     chosen = {name: given[name] for name in ("split_seed", "limit") if given[name] is not None}
-    return RunOptions(
-        data=given["data"],
-        name=given["name"] or output.resolve().name,
-        command=shlex.join(["heedful", *sys.argv[1:]]),
-        recipe=_recipe(given),
-        columns=columns,
-        skip_bad_rows=given["skip_bad_rows"],
-        **chosen,
-    )
+    try:
+        return RunOptions(
+            data=given["data"],
+            name=given["name"] or output.resolve().name,
+            command=shlex.join(["heedful", *sys.argv[1:]]),
+            recipe=_recipe(given),
+            columns=columns,
+            skip_bad_rows=given["skip_bad_rows"],
+            **chosen,
+        )
+    except ValueError as error:
+        raise click.UsageError(f"{error}; --name sets another") from None
 
 
 def _recipe(given: dict[str, Any]) -> "Recipe":
@@ -217,6 +235,11 @@ def _say_data(dataset: "Dataset") -> None:
 
 
 def _say_how_to_go_on(output: Path) -> None:
+    from model.training.run_folder import run_folder_of
+
+    if not run_folder_of(output).exists():
+        _say("\nStopped before the first checkpoint: there is nothing to go on with.")
+        return
     command = shlex.join(["heedful", "train", "--output", str(output), "--resume"])
     _say(f"\nStopped. Go on with:\n  {command}")
 

@@ -80,10 +80,7 @@ class Manifest:
     parity: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.name or not self.name.replace("-", "").replace("_", "").isalnum():
-            raise ValueError(
-                f"the name {self.name!r} must be letters, digits, hyphens and underscores"
-            )
+        check_name(self.name)
         if not self.labels or len(set(self.labels)) != len(self.labels):
             raise ValueError("labels must be given, each once")
         if not all(isinstance(label, str) and label for label in self.labels):
@@ -122,6 +119,12 @@ class Bundle:
                 f"{self.config.vocab_size}: they do not belong together"
             )
         return encoder
+
+
+def check_name(name: str) -> None:
+    """Refuses, by a ValueError, a name that callers and metrics could not use as it is."""
+    if not name or not name.replace("-", "").replace("_", "").isalnum():
+        raise ValueError(f"the name {name!r} must be letters, digits, hyphens and underscores")
 
 
 def created_now() -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self, get_args
 
-from model.config import PRESETS, Pooling
+from model.config import PRESETS, EncoderConfig, Pooling
 from model.tokenizer import TokenizerKind, Truncation
 
 Schedule = Literal["cosine", "linear"]
@@ -56,6 +56,18 @@ class NetworkConfig:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
         _one_of("pooling", self.pooling, Pooling)
         _between("dropout", self.dropout, 0.0, 1.0)
+        self.encoder_config(vocab_size=1, num_labels=1, max_tokens=1)
+
+    def encoder_config(self, *, vocab_size: int, num_labels: int, max_tokens: int) -> EncoderConfig:
+        """The whole shape, once the data is known; a ValueError if it is impossible."""
+        return EncoderConfig(
+            vocab_size=vocab_size,
+            num_labels=num_labels,
+            max_position_embeddings=max_tokens,
+            dropout=self.dropout,
+            pooling=self.pooling,
+            **{**PRESETS[self.preset], **self.overrides},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

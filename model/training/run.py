@@ -13,7 +13,6 @@ import torch
 from tokenizers import Tokenizer
 
 from model.bundle import Bundle
-from model.config import PRESETS, EncoderConfig
 from model.data.dataset import SPLITS, Dataset, Example, SplitName
 from model.encoder import EncoderClassifier, count_parameters
 from model.errors import DataError, InvalidInputError, SetupError
@@ -74,6 +73,12 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def check_device(device: str) -> None:
+    """Refuses a GPU that is not there: training on the processor instead would take days."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise SetupError("PyTorch finds no GPU here: train with the device cpu")
+
+
 def prepare(
     dataset: Dataset,
     recipe: Recipe,
@@ -83,11 +88,8 @@ def prepare(
     """Learns the tokenizer, or reads the one of an earlier start, encodes, and makes the network.
 
     Raises:
-        SetupError: a device that is not there.
         DataError: a text without tokens.
     """
-    if recipe.train.device == "cuda" and not torch.cuda.is_available():
-        raise SetupError("PyTorch finds no GPU here: train with the device cpu")
     tokenizer = _tokenizer(dataset, recipe.text, run_folder / TOKENIZER_FILE)
     encoder = TextEncoder(tokenizer, recipe.text.max_tokens)
     texts = {
@@ -98,7 +100,12 @@ def prepare(
         for name in SPLITS
     }  # fmt: skip
     torch.manual_seed(recipe.train.seed)
-    network = EncoderClassifier(_encoder_config(recipe, encoder.vocab_size, len(dataset.labels)))
+    config = recipe.network.encoder_config(
+        vocab_size=encoder.vocab_size,
+        num_labels=len(dataset.labels),
+        max_tokens=recipe.text.max_tokens,
+    )
+    network = EncoderClassifier(config)
     task = Task(texts["train"], texts["validation"], dataset.labels, dataset.problem_type)
     return Prepared(dataset, recipe, tokenizer, texts, Trainer(network, task, recipe.train))
 
@@ -190,15 +197,3 @@ def _tokenizer(dataset: Dataset, config: TextConfig, path: Path) -> Tokenizer:
     tokenizer = train_tokenizer(texts, config.tokenizer, config.vocab_size)
     tokenizer.save(str(path))
     return tokenizer
-
-
-def _encoder_config(recipe: Recipe, vocab_size: int, num_labels: int) -> EncoderConfig:
-    network = recipe.network
-    return EncoderConfig(
-        vocab_size=vocab_size,
-        num_labels=num_labels,
-        max_position_embeddings=recipe.text.max_tokens,
-        dropout=network.dropout,
-        pooling=network.pooling,
-        **{**PRESETS[network.preset], **network.overrides},
-    )

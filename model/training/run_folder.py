@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from model.bundle import refuse_existing
+from model.bundle import check_name, refuse_existing
 from model.data.dataset import SPLIT_SEED, Dataset
 from model.data.load import load_dataset
 from model.data.rows import Columns
 from model.errors import DataError
+from model.training.checkpoint import checkpoints
 from model.training.run import Recipe
 
 OPTIONS = "run.json"
@@ -35,6 +36,9 @@ class RunOptions:
     split_seed: int = SPLIT_SEED
     skip_bad_rows: bool = False
     limit: int | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
 
     def load_dataset(self) -> Dataset:
         return load_dataset(
@@ -97,6 +101,14 @@ def reopen_run(output: Path) -> tuple[Path, RunOptions, Dataset]:
             f"{options.data} has changed since the run was started: delete {folder} and start again"
         )
     return folder, options, dataset
+
+
+def remove_if_empty(folder: Path) -> bool:
+    """Removes a run that has no checkpoint yet: there is nothing to go on with."""
+    if checkpoints(folder):
+        return False
+    remove_run(folder)
+    return True
 
 
 def remove_run(folder: Path) -> None:
