@@ -116,7 +116,7 @@ class MetricsServer:
         except OSError as error:
             raise SetupError(
                 f"the metrics port {host}:{port} cannot be opened ({error.strerror}): stop what "
-                "uses it, or choose another with --metrics-port"
+                "uses it, or choose others with --host and --metrics-port"
             ) from None
         return cls(server.server_port, server, thread)
 

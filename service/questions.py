@@ -1,8 +1,8 @@
 """From protobuf requests to what the server works with; everything a caller can get wrong."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from heedful.v1 import classifier_pb2 as pb
 from model.bundle import Bundle
@@ -28,6 +28,12 @@ ENCODINGS: dict[int, Encoding] = {
 }
 REDUCTIONS: dict[int, bool] = {pb.REDUCTION_NONE: False, pb.REDUCTION_HEAD_MEAN: True}
 NAMED_LABELS = 8
+
+
+class Named(Protocol):
+    """An enum as protoc makes it."""
+
+    def keys(self) -> list[str]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class Reader:
         return [self._source(item, position) for position, item in enumerate(inputs)]
 
     def truncation(self, value: int) -> Truncation:
-        return _known(TRUNCATIONS, value, "truncation", pb.Truncation.keys())
+        return _known(TRUNCATIONS, value, "truncation", pb.Truncation)
 
     def _source(self, item: pb.Input, position: int) -> Source:
         kind = item.WhichOneof("kind")
@@ -144,14 +150,15 @@ class Reader:
             layers=choose(options.layers, config.num_hidden_layers, "layer"),
             heads=choose(options.heads, config.num_attention_heads, "head"),
             queries=distinct(options.queries, "query") or None,
-            head_mean=_known(REDUCTIONS, options.reduction, "reduction", pb.Reduction.keys()),
+            head_mean=_known(REDUCTIONS, options.reduction, "reduction", pb.Reduction),
             encoding=_known(
-                ENCODINGS, options.encoding, "attention encoding", pb.AttentionEncoding.keys()
+                ENCODINGS, options.encoding, "attention encoding", pb.AttentionEncoding
             ),
         )
 
 
-def _known(table: dict[int, T], value: int, what: str, names: Iterable[str]) -> T:
+def _known(table: dict[int, T], value: int, what: str, values: Named) -> T:
     if value not in table:
-        raise InvalidInputError(f"{what} {value} is not known: choose from {', '.join(names)}")
+        names = ", ".join(values.keys())
+        raise InvalidInputError(f"{what} {value} is not known: choose from {names}")
     return table[value]

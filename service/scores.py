@@ -1,22 +1,19 @@
 """From logits to labels with probabilities: the one softmax of the server.
 
-Letters: B texts, C classes.
+Plain Python: for the few labels of a text, numpy would take ten times as long to start.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from model.bundle import ProblemType
+from service.backends import FloatArray
 
-Array = npt.NDArray[np.float64]
 APPLIES_FROM = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LabelScore:
     """One label's share; applies is None unless a text may have any number of labels."""
 
@@ -27,21 +24,23 @@ class LabelScore:
     applies: bool | None
 
 
-def softmax(logits: npt.ArrayLike) -> Array:
-    """Probabilities over the last axis, summing to 1; finite for any finite logits."""
-    scores = np.asarray(logits, dtype=np.float64)
+def softmax(logits: Sequence[float]) -> list[float]:
+    """Probabilities that sum to 1; finite for any finite logits."""
     # The largest, not the largest in size: exp of anything positive may overflow.
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    probabilities: Array = powers / powers.sum(axis=-1, keepdims=True)
-    return probabilities
+    largest = max(logits)
+    powers = [math.exp(logit - largest) for logit in logits]
+    total = math.fsum(powers)
+    return [power / total for power in powers]
 
 
-def sigmoid(logits: npt.ArrayLike) -> Array:
+def sigmoid(logits: Sequence[float]) -> list[float]:
     """One probability per logit; finite for any finite logits."""
-    scores = np.asarray(logits, dtype=np.float64)
-    small = np.exp(-np.abs(scores))
-    probabilities: Array = np.where(scores >= 0, 1.0, small) / (1.0 + small)
-    return probabilities
+    return [_sigmoid(logit) for logit in logits]
+
+
+def _sigmoid(logit: float) -> float:
+    small = math.exp(-abs(logit))
+    return (1.0 if logit >= 0 else small) / (1.0 + small)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +51,18 @@ class LabelScorer:
     problem_type: ProblemType
 
     def score(
-        self, logits: npt.NDArray[Any], top_k: int = 0, target: int | None = None
+        self, logits: FloatArray, top_k: int = 0, target: int | None = None
     ) -> list[LabelScore]:
-        """The top_k labels of one text's logits (C,), most probable first, ties in label order.
+        """The top_k labels of one text, most probable first, ties in the order of the labels.
 
         Args:
+            logits: (C,), one per label.
             top_k: how many; 0 means all.
             target: index of a label that is answered in any case, last if it is not among them.
         """
         multi_label = self.problem_type == "multi_label"
-        probabilities = (sigmoid(logits) if multi_label else softmax(logits)).tolist()
         values = logits.tolist()
+        probabilities = sigmoid(values) if multi_label else softmax(values)
         # sorted is stable, so equal probabilities keep the labels' order.
         order = sorted(range(len(values)), key=lambda index: -probabilities[index])
         chosen = order[: top_k or None]

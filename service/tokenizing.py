@@ -43,7 +43,7 @@ class Tokenizing:
         """
         size = sum(_characters(source) for source in sources)
         if size <= INLINE_CHARACTERS:
-            return self._encode(sources, truncation, Event())
+            return self._encode(sources, truncation)
         if self._waiting and self._waiting + size > self._max_waiting:
             raise OverloadedError("characters of text", self._max_waiting, RETRY_SECONDS)
         abandoned = Event()
@@ -64,11 +64,11 @@ class Tokenizing:
             self._waiting -= size
 
     def _encode(
-        self, sources: Sequence[Source], truncation: Truncation, abandoned: Event
+        self, sources: Sequence[Source], truncation: Truncation, abandoned: Event | None = None
     ) -> list[Encoding]:
         encodings: list[Encoding] = []
         for position, source in enumerate(sources):
-            if abandoned.is_set():
+            if abandoned is not None and abandoned.is_set():
                 break  # nobody waits for the rest
             try:
                 encodings.append(self._encode_one(source, truncation))

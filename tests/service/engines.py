@@ -2,11 +2,13 @@
 
 import threading
 
+import grpc
 import numpy as np
 
 from model.bundle import Bundle
 from model.packing import PackedRows
 from service.backends import FloatArray
+from tests.service.calls import TIMEOUT, Caller, texts
 
 # A text that ends with one of these makes the engine misbehave.
 RAISES, NOT_A_NUMBER, MISCOUNTS = 101, 102, 103
@@ -70,3 +72,12 @@ def expected_logits(text: tuple[int, ...] | list[int]) -> FloatArray:
     if text[-1] == NOT_A_NUMBER:
         return np.array([np.nan, 0.0, 0.0], dtype=np.float32)
     return np.array([len(text), sum(text), text[0]], dtype=np.float32)
+
+
+def hold(held: Caller, engine: GoldenEngine) -> grpc.Future:
+    """Occupies the engine with one call until its gate opens."""
+    engine.gate.clear()
+    engine.started.clear()
+    call = held.stub.Classify.future(texts("kind"), timeout=TIMEOUT)
+    assert engine.started.wait(10)
+    return call

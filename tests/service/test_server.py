@@ -36,7 +36,7 @@ def test_texts_get_the_labels_they_would_get_alone_in_pytorch(caller, expected) 
     assert len(response.results) == len(SENTENCES)
     for text, result in zip(SENTENCES, response.results, strict=True):
         _, logits, _ = expected(text)
-        probabilities = softmax(logits)
+        probabilities = np.array(softmax(logits.tolist()))
         order = np.argsort(-probabilities, kind="stable")
         assert [score.index for score in result.labels] == order.tolist()
         assert [score.label for score in result.labels] == [LABELS[index] for index in order]

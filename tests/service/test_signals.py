@@ -1,11 +1,13 @@
 """`heedful serve` as a process: how it starts, stops and fails to start."""
 
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,8 @@ import grpc
 import pytest
 
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
+from service.config import ServerConfig
+from service.server import load_engine
 from tests.service.calls import TIMEOUT, texts
 
 HEEDFUL = Path(sys.executable).with_name("heedful")
@@ -121,3 +125,18 @@ def test_a_missing_and_a_changed_file_are_named(exported_bundle, tmp_path) -> No
     assert "tokenizer.json was changed" in fails(copy)
     (copy / "tokenizer.json").unlink()
     assert "tokenizer.json is missing" in fails(copy)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="affinity is a thing of Linux")
+def test_the_engine_gets_as_many_threads_as_there_are_processors_for_us(
+    exported_bundle, caplog
+) -> None:
+    def load() -> None:
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # of this thread alone
+        load_engine(exported_bundle, ServerConfig())
+
+    with caplog.at_level("INFO"):
+        thread = threading.Thread(target=load)
+        thread.start()
+        thread.join()
+    assert f"threads 1 (1 of {os.cpu_count()} processors are ours to use)" in caplog.text

@@ -25,8 +25,8 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.status import TABLE, status_of
-from tests.service.calls import TIMEOUT, Caller, Refusal, refusal_of, texts
-from tests.service.engines import NOT_A_NUMBER, RAISES, GoldenEngine
+from tests.service.calls import TIMEOUT, Refusal, refusal_of, texts
+from tests.service.engines import NOT_A_NUMBER, RAISES, hold
 
 
 def row(refusal: Refusal) -> tuple[StatusCode, str]:
@@ -117,42 +117,6 @@ async def test_before_the_model_is_loaded_calls_are_unavailable() -> None:
 async def test_a_draining_server_takes_no_new_work() -> None:
     refusal = await refusal_for(Raises(KeyError()), draining=True)
     assert row(refusal) == (StatusCode.UNAVAILABLE, "DRAINING")
-
-
-@pytest.fixture
-def engine(tiny_bundle) -> GoldenEngine:
-    return GoldenEngine(tiny_bundle)
-
-
-@pytest.fixture
-def held_server(start_server, tiny_bundle, engine):
-    """A server whose engine the test holds in its hands, with little room."""
-    server = start_server(
-        tiny_bundle,
-        load=lambda bundle, config: engine,
-        max_queue_texts=2,
-        max_inputs=2,
-        max_attention_bytes=500,
-        default_timeout=0.2,
-    )
-    yield server
-    engine.gate.set()
-    server.stop()
-
-
-@pytest.fixture
-def held(held_server):
-    with grpc.insecure_channel(held_server.address) as channel:
-        yield Caller(ClassifierStub(channel), channel)
-
-
-def hold(held: Caller, engine: GoldenEngine) -> grpc.Future:
-    """Occupies the engine with one call until its gate opens."""
-    engine.gate.clear()
-    engine.started.clear()
-    call = held.stub.Classify.future(texts("kind"), timeout=TIMEOUT)
-    assert engine.started.wait(10)
-    return call
 
 
 def ids(*numbers: int) -> pb.ClassifyRequest:
