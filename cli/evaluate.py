@@ -82,7 +82,7 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
         texts,
         TOKENS_PER_BATCH,
         bundle.config.pad_token_id,
-        watched("batches", sys.stderr),
+        watched(sys.stderr),
     )
     manifest = bundle.manifest
     return {
@@ -124,7 +124,7 @@ def _encode(bundle: "Bundle", data: str, given: dict[str, Any]) -> tuple["Encode
     recipe = manifest.provenance.get("recipe", {})
     truncation = given["truncation"] or recipe.get("text", {}).get("truncation", "head_tail")
     texts = encode_texts(
-        watched("texts", sys.stderr)(draw(examples, given["limit"])),
+        watched(sys.stderr)(draw(examples, given["limit"]), "texts"),
         bundle.text_encoder(),
         manifest.labels,
         manifest.problem_type,

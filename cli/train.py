@@ -144,7 +144,7 @@ def _train(folder: Path, options: "RunOptions", dataset: "Dataset", given: dict[
     from model.training.run_folder import remove_run
 
     _say_data(dataset)
-    prepared = prepare(dataset, options.recipe, folder, watched("texts", sys.stderr))
+    prepared = prepare(dataset, options.recipe, folder, watched(sys.stderr))
     resume(prepared, folder)
     _say("Fitting TF-IDF with logistic regression to compare with ...")
     baseline = baseline_of(dataset, options.recipe)
@@ -265,10 +265,9 @@ def _print_result(bundle: "Bundle", recipe: "Recipe", as_json: bool) -> None:
     click.echo()
     print_figures(metrics["test"])
     if loses_to_baseline(metrics, recipe.train.metric):
-        click.secho(
-            "\nThe Transformer loses to TF-IDF with logistic regression on this test. "
-            "More data, or a checkpoint trained on more, would help it.",
-            fg="yellow",
+        click.echo(
+            "\nWarning: the Transformer loses to TF-IDF with logistic regression on this test. "
+            "More data, or a checkpoint trained on more, would help it."
         )
     click.echo(f"\nWritten: {bundle.path} (read its MODEL_CARD.md)")
     click.echo(f"Next: heedful export {shlex.quote(str(bundle.path))}")

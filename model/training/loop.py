@@ -23,7 +23,7 @@ from model.training.batches import (
 from model.training.config import TrainConfig
 from model.training.metrics import score
 from model.training.optimizer import learning_rate, make_optimizer
-from model.training.prediction import autocast, network_run, predict
+from model.training.prediction import FloatArray, Watch, autocast, network_run, predict, unwatched
 
 NUM_SPECIAL = len(SPECIAL_TOKENS)  # the trainer of every tokenizer gives them the lowest ids
 UNKNOWN_ID = SPECIAL_TOKENS.index(UNKNOWN)
@@ -87,10 +87,16 @@ class Task:
 class Trainer:
     """One network on its way through the epochs; `run` may stop and be called again."""
 
-    def __init__(self, network: EncoderClassifier, task: Task, config: TrainConfig) -> None:
+    def __init__(
+        self,
+        network: EncoderClassifier,
+        task: Task,
+        config: TrainConfig,
+        watch: Watch = unwatched,
+    ) -> None:
         self.device = torch.device(config.device)
         self.network = network.to(self.device)
-        self.task, self.config = task, config
+        self.task, self.config, self._watch = task, config, watch
         self.optimizer = make_optimizer(network, config)
         self.state = TrainState()
         self.best_weights = copy_weights(network)
@@ -196,11 +202,16 @@ class Trainer:
             self.config.label_smoothing,
         )
 
+    def logits(self, texts: EncodedTexts) -> FloatArray:
+        """Logits (B, C) of texts by the weights as they are."""
+        # Twice as much as in training fits: nothing is kept for a backward pass.
+        budget = 2 * self.config.tokens_per_batch
+        run = network_run(self.network, self.config)
+        return predict(run, texts, budget, self.pad_token_id, self._watch)
+
     def _evaluate(self) -> None:
         state, task = self.state, self.task
-        run = network_run(self.network, self.config)
-        # Twice as much as in training fits: nothing is kept for a backward pass.
-        logits = predict(run, task.validation, 2 * self.config.tokens_per_batch, self.pad_token_id)
+        logits = self.logits(task.validation)
         figures = score(logits, task.validation.targets.numpy(), task.labels, task.problem_type)
         state.history.append(
             {

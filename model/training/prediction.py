@@ -1,8 +1,8 @@
 """Logits of whole splits: the same batching whichever engine computes them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,17 @@ from model.weights import as_tensors
 
 FloatArray = npt.NDArray[np.float32]
 Run = Callable[[PackedRows], FloatArray]
+Item = TypeVar("Item")
+
+
+class Watch(Protocol):
+    """Passes items on and may show how far they are; unit is what they are called."""
+
+    def __call__(self, items: Sequence[Item], unit: str) -> Iterable[Item]: ...
+
+
+def unwatched(items: Sequence[Item], unit: str) -> Iterable[Item]:
+    return items
 
 
 def predict(
@@ -23,20 +34,19 @@ def predict(
     texts: EncodedTexts,
     tokens_per_batch: int,
     pad_token_id: int,
-    watch: Callable[[list[list[int]]], Iterable[list[int]]] = iter,
+    watch: Watch = unwatched,
 ) -> FloatArray:
     """Logits (B, C) of texts in their order.
 
     Args:
         run: packed rows to logits.
-        watch: passes the batches on, and may show how far they are.
     """
     lengths = texts.lengths
     order = sorted(range(len(texts)), key=lambda index: -lengths[index])
     batches = cut_by_tokens(order, lengths, tokens_per_batch)
     answers = [
         run(pack([texts.input_ids[index] for index in batch], pad_token_id))
-        for batch in watch(batches)
+        for batch in watch(batches, "batches")
     ]
     logits = np.empty((len(texts), answers[0].shape[1]), dtype=np.float32)
     logits[[index for batch in batches for index in batch]] = np.concatenate(answers)

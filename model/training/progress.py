@@ -1,13 +1,14 @@
 """Shows how training goes: a bar on a terminal, plain lines elsewhere, TensorBoard if asked."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TextIO, TypeVar
 
 from tqdm import tqdm
 
 from model.training.loop import TrainState
+from model.training.prediction import Watch
 
 Item = TypeVar("Item")
 
@@ -103,10 +104,10 @@ class TensorBoardLog:
         self._writer.close()
 
 
-def watched(unit: str, stream: TextIO) -> Callable[[list[Item]], Iterable[Item]]:
+def watched(stream: TextIO) -> Watch:
     """Passes items on, with a bar on a terminal when they take long."""
 
-    def watch(items: list[Item]) -> Iterable[Item]:
+    def watch(items: Sequence[Item], unit: str) -> Iterable[Item]:
         return tqdm(
             items, file=stream, unit=f" {unit}", delay=SHOW_AFTER_S, leave=False,
             disable=not stream.isatty(),

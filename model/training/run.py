@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 
 from model.bundle import Bundle
-from model.data.dataset import SPLITS, Dataset, Example, SplitName
+from model.data.dataset import SPLITS, Dataset, SplitName
 from model.encoder import EncoderClassifier, count_parameters
 from model.errors import DataError, InvalidInputError, SetupError
 from model.tokenizer import TextEncoder, train_tokenizer
@@ -24,7 +24,7 @@ from model.training.config import NetworkConfig, TextConfig, TrainConfig
 from model.training.loop import Listener, Task, Trainer
 from model.training.metrics import score
 from model.training.model_card import model_card
-from model.training.prediction import network_run, predict
+from model.training.prediction import Watch, unwatched
 from model.weights import write_bundle
 
 TOKENIZER_FILE = "tokenizer.json"
@@ -83,7 +83,7 @@ def prepare(
     dataset: Dataset,
     recipe: Recipe,
     run_folder: Path,
-    watch: Callable[[list[Example]], Iterable[Example]] = iter,
+    watch: Watch = unwatched,
 ) -> Prepared:
     """Learns the tokenizer, or reads the one of an earlier start, encodes, and makes the network.
 
@@ -94,7 +94,7 @@ def prepare(
     encoder = TextEncoder(tokenizer, recipe.text.max_tokens)
     texts = {
         name: encode_texts(
-            watch(dataset.split(name)), encoder, dataset.labels, dataset.problem_type,
+            watch(dataset.split(name), "texts"), encoder, dataset.labels, dataset.problem_type,
             recipe.text.truncation,
         )
         for name in SPLITS
@@ -107,7 +107,8 @@ def prepare(
     )
     network = EncoderClassifier(config)
     task = Task(texts["train"], texts["validation"], dataset.labels, dataset.problem_type)
-    return Prepared(dataset, recipe, tokenizer, texts, Trainer(network, task, recipe.train))
+    trainer = Trainer(network, task, recipe.train, watch)
+    return Prepared(dataset, recipe, tokenizer, texts, trainer)
 
 
 def train(
@@ -176,9 +177,7 @@ def _save(run_folder: Path, trainer: Trainer) -> None:
 
 def _figures(prepared: Prepared, split: SplitName) -> dict[str, Any]:
     texts, dataset = prepared.texts[split], prepared.dataset
-    config, network = prepared.recipe.train, prepared.trainer.network
-    run = network_run(network, config)
-    logits = predict(run, texts, 2 * config.tokens_per_batch, network.config.pad_token_id)
+    logits = prepared.trainer.logits(texts)
     return score(logits, texts.targets.numpy(), dataset.labels, dataset.problem_type)
 
 

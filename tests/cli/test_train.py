@@ -75,7 +75,7 @@ def test_the_result_is_printed_beside_the_baseline(data, tmp_path) -> None:
     assert "TF-IDF" in result.stdout
     assert "accuracy" in result.stdout
     assert "true \\ predicted" in result.stdout
-    assert "The Transformer loses to TF-IDF" in result.stdout
+    assert "Warning: the Transformer loses to TF-IDF" in result.stdout
     assert "\x1b" not in result.output
     assert "epoch 1: train loss" in result.stderr
 

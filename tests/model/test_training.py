@@ -18,9 +18,8 @@ from model.training.batches import (
     windows_of,
 )
 from model.training.config import NetworkConfig, TextConfig, TrainConfig
-from model.training.loop import hide_words, summed_loss
+from model.training.loop import Trainer, TrainState, copy_weights, hide_words, summed_loss
 from model.training.optimizer import learning_rate, make_optimizer
-from model.training.prediction import network_run, predict
 from model.training.run import Recipe, finish, prepare, train
 
 PLAIN = {"word_dropout": 0.0, "tokens_per_batch": 90, "patience": 0}
@@ -129,19 +128,42 @@ def test_it_learns_which_token_tells_the_class(trainer_of, multi_label) -> None:
     assert trainer.state.best_score > 0.8
 
 
+class WeightsOfEpochs:
+    """Keeps a copy of the weights after each epoch."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.copies: list[dict[str, torch.Tensor]] = []
+
+    def on_step(self, state: TrainState, loss: float, rate: float, num_tokens: int) -> None:
+        pass
+
+    def on_epoch(self, state: TrainState) -> None:
+        self.copies.append(copy_weights(self.trainer.network))
+
+
 def test_early_stopping_restores_the_best_weights(trainer_of) -> None:
-    """A rate that wrecks the network after a good start: the best epoch is not the last."""
     config = TrainConfig(**{**PLAIN, "patience": 2}, epochs=30, learning_rate=0.02, warmup=0.9)
     trainer = trainer_of(config)
-    assert trainer.run()
+    weights = WeightsOfEpochs(trainer)
+    assert trainer.run([weights])
     state = trainer.state
-    assert state.epoch == state.best_epoch + 2 < 30
+    assert state.epoch == len(weights.copies) == state.best_epoch + 2 < 30
     scores = [record["accuracy"] for record in state.history]
     assert state.best_score == max(scores) == scores[state.best_epoch - 1]
-    run = network_run(trainer.network, config)
-    logits = predict(run, trainer.task.validation, 90, 0)
-    accuracy = (logits.argmax(1) == trainer.task.validation.targets.numpy()).mean()
-    assert accuracy == pytest.approx(state.best_score)
+    name = "classifier.weight"
+    left = trainer.network.state_dict()[name]
+    assert torch.equal(left, weights.copies[state.best_epoch - 1][name])
+    assert not torch.equal(left, weights.copies[-1][name])
+
+
+def test_the_train_loss_of_an_epoch_is_the_mean_over_its_texts_only(trainer_of) -> None:
+    """A network that hardly moves has the same loss in every epoch."""
+    trainer = trainer_of(TrainConfig(**PLAIN, epochs=3, learning_rate=1e-9))
+    trainer.run()
+    losses = [record["train_loss"] for record in trainer.state.history]
+    every_text = trainer.add_gradients([list(range(60))], 60)[0] / 60
+    assert losses == pytest.approx([every_text] * 3, rel=1e-4)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(trainer_of) -> None:
@@ -171,11 +193,10 @@ def test_bfloat16_autocast_trains_on_the_processor_too(trainer_of) -> None:
 
 def test_predictions_come_back_in_the_order_of_the_texts(trainer_of) -> None:
     trainer = trainer_of(TrainConfig(**PLAIN))
-    run = network_run(trainer.network, trainer.config)
     texts = trainer.task.train
-    together = predict(run, texts, 200, 0)
+    together = trainer.logits(texts)
     for index in (0, 17, 59):
-        alone = predict(run, EncodedTexts([texts.input_ids[index]], texts.targets[:1], 0), 200, 0)
+        alone = trainer.logits(EncodedTexts([texts.input_ids[index]], texts.targets[:1], 0))
         np.testing.assert_allclose(together[index], alone[0], atol=1e-5)
 
 
