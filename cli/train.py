@@ -48,16 +48,16 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 @click.option("--num-hidden-layers", type=int, help="Layers, instead of the preset's.")
 @click.option("--num-attention-heads", type=int, help="Heads a layer, instead of the preset's.")
 @click.option("--intermediate-size", type=int, help="Feed-forward width, likewise.")
-@click.option("--dropout", type=float, help="Share of activations dropped.  [default: 0.1]")
+@click.option("--dropout", type=float, help="Share of activations dropped.  [default: the preset's]")
 @click.option(
-    "--pooling", type=click.Choice(["first", "mean"]), help="What is classified.  [default: mean]"
+    "--pooling", type=click.Choice(["first", "mean"]), help="What is classified.  [default: first]"
 )
 @click.option(
     "--tokenizer",
     type=click.Choice(["wordpiece", "bpe", "words"]),
     help="Learned from the training texts.  [default: wordpiece]",
 )
-@click.option("--vocab-size", type=int, help="Tokens to learn at most.  [default: 8000]")
+@click.option("--vocab-size", type=int, help="Tokens to learn at most.  [default: 16000]")
 @click.option("--max-tokens", type=int, help="Longest text in tokens.  [default: 256]")
 @click.option(
     "--truncation",
@@ -76,7 +76,7 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 )
 @click.option("--clip-norm", type=float, help="Longest gradient; 0 is any.  [default: 1.0]")
 @click.option("--label-smoothing", type=float, help="Share.  [default: 0.1]")
-@click.option("--word-dropout", type=float, help="Share of tokens hidden.  [default: 0.1]")
+@click.option("--word-dropout", type=float, help="Share of tokens hidden.  [default: 0.3]")
 @click.option("--patience", type=int, help="Epochs without gain; 0 is any.  [default: 4]")
 @click.option(
     "--metric",

@@ -14,18 +14,21 @@ PRESETS: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 2,
         "num_attention_heads": 4,
         "intermediate_size": 512,
+        "dropout": 0.2,
     },
     "small": {
         "hidden_size": 256,
         "num_hidden_layers": 4,
         "num_attention_heads": 4,
         "intermediate_size": 1024,
+        "dropout": 0.2,
     },
     "base": {
         "hidden_size": 512,
         "num_hidden_layers": 6,
         "num_attention_heads": 8,
         "intermediate_size": 2048,
+        "dropout": 0.1,
     },
 }
 

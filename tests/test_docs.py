@@ -60,7 +60,12 @@ def test_readme_commands_and_client_work(newcomer) -> None:
 
     def run(*words: str) -> str:
         done = subprocess.run(
-            words, cwd=folder, env=environment, capture_output=True, text=True, timeout=120,
+            words,
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -80,7 +85,8 @@ def test_readme_commands_and_client_work(newcomer) -> None:
         (code,) = blocks("python")
         assert len(code.strip().splitlines()) <= 6
         code = code.replace("localhost:50051", environment["HEEDFUL_CLASSIFY_TARGET"])
-        assert re.fullmatch(r"(good|bad) 0\.\d+ \(2, 4, (\d+), \2\)\n", run(sys.executable, "-c", code))
+        printed = run(sys.executable, "-c", code)
+        assert re.fullmatch(r"(good|bad) 0\.\d+ \(2, 4, (\d+), \2\)\n", printed)
         assert server is not None
         server.send_signal(signal.SIGTERM)
         assert server.wait(timeout=30) == 0

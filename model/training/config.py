@@ -24,7 +24,7 @@ class TextConfig:
     """
 
     tokenizer: TokenizerKind = "wordpiece"
-    vocab_size: int = 8000
+    vocab_size: int = 16000
     max_tokens: int = 256
     truncation: Truncation = "head_tail"
 
@@ -41,32 +41,31 @@ class NetworkConfig:
 
     Attributes:
         preset: tiny, small or base.
-        dropout: in [0, 1).
+        dropout: in [0, 1); None is the preset's.
         pooling: first token or mean.
         overrides: EncoderConfig fields that differ from the preset.
     """
 
     preset: str = "tiny"
-    dropout: float = 0.1
-    pooling: Pooling = "mean"
+    dropout: float | None = None
+    pooling: Pooling = "first"
     overrides: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {self.preset!r}")
         _one_of("pooling", self.pooling, Pooling)
-        _between("dropout", self.dropout, 0.0, 1.0)
         self.encoder_config(vocab_size=1, num_labels=1, max_tokens=1)
 
     def encoder_config(self, *, vocab_size: int, num_labels: int, max_tokens: int) -> EncoderConfig:
         """The whole shape, once the data is known; a ValueError if it is impossible."""
+        dropout = {} if self.dropout is None else {"dropout": self.dropout}
         return EncoderConfig(
             vocab_size=vocab_size,
             num_labels=num_labels,
             max_position_embeddings=max_tokens,
-            dropout=self.dropout,
             pooling=self.pooling,
-            **{**PRESETS[self.preset], **self.overrides},
+            **{**PRESETS[self.preset], **dropout, **self.overrides},
         )
 
 
@@ -104,7 +103,7 @@ class TrainConfig:
     schedule: Schedule = "cosine"
     clip_norm: float = 1.0
     label_smoothing: float = 0.1
-    word_dropout: float = 0.1
+    word_dropout: float = 0.3
     patience: int = 4
     metric: Metric = "accuracy"
     seed: int = 13
