@@ -48,7 +48,7 @@ SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediat
 @click.option("--num-hidden-layers", type=int, help="Layers, instead of the preset's.")
 @click.option("--num-attention-heads", type=int, help="Heads a layer, instead of the preset's.")
 @click.option("--intermediate-size", type=int, help="Feed-forward width, likewise.")
-@click.option("--dropout", type=float, help="Share of activations dropped.  [default: the preset's]")
+@click.option("--dropout", type=float, help="Share dropped.  [default: the preset's]")
 @click.option(
     "--pooling", type=click.Choice(["first", "mean"]), help="What is classified.  [default: first]"
 )
