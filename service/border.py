@@ -54,6 +54,13 @@ class Border:
         self.servicer: ClassifierServicer | None = None
         self.draining = False
         self._metrics, self._default_timeout = metrics, default_timeout
+        self._num_calls = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def idle(self) -> None:
+        """Waits until no call is being answered."""
+        await self._idle.wait()
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """What to add to a grpc.aio server."""
@@ -85,6 +92,8 @@ class Border:
             timeout = self._default_timeout if remaining is None else remaining
             call = Call(deadline=time.monotonic() + timeout)
             code = grpc.StatusCode.UNKNOWN
+            self._num_calls += 1
+            self._idle.clear()
             try:
                 answer = await self._answer(name, request_type, data, call)
                 code = grpc.StatusCode.OK
@@ -105,6 +114,9 @@ class Border:
             finally:
                 requests.labels(name, code.name).inc()
                 duration.observe(time.perf_counter() - call.started)
+                self._num_calls -= 1
+                if not self._num_calls:
+                    self._idle.set()
 
         # Without serializers gRPC hands bytes through.
         return grpc.unary_unary_rpc_method_handler(handle)

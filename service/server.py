@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Protocol
 
 import grpc
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 MAX_TOKENIZER_THREADS = 4
 HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
+# Time for calls on the wire to be told that the server is stopping.
+LINGER_SECONDS = 0.1
 # The least time an engine gets to come back when the grace is used up.
 LAST_SECONDS = 1.0
 
@@ -109,7 +112,13 @@ class Server:
         self._border.draining = True
         self._health.end_watches()
         end = time.monotonic() + self.config.grace
-        await self._server.stop(self.config.grace)
+        # gRPC resets calls it has received and not yet handed over when it stops. So it goes on
+        # listening, new calls are told UNAVAILABLE, and it stops when there is nothing to reset.
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end):
+                await self._border.idle()
+                await asyncio.sleep(LINGER_SECONDS)
+        await self._server.stop(max(0.0, end - time.monotonic()))
         finished = True
         if self._scheduler is not None:
             finished = await self._scheduler.close(max(LAST_SECONDS, end - time.monotonic()))

@@ -11,7 +11,7 @@ from service.backends import FloatArray
 from tests.service.calls import TIMEOUT, Caller, texts
 
 # A text that ends with one of these makes the engine misbehave.
-RAISES, NOT_A_NUMBER, MISCOUNTS = 101, 102, 103
+RAISES, NOT_A_NUMBER, MISCOUNTS, WAITS = 101, 102, 103, 104
 
 
 class NumpyEngine:
@@ -23,6 +23,7 @@ class NumpyEngine:
     def __init__(self, *, open_gate: bool = True) -> None:
         self.gate = threading.Event()
         self.started = threading.Event()
+        self.inner_gate = threading.Event()  # for runs with a text that waits
         self.runs: list[list[tuple[int, ...]]] = []
         if open_gate:
             self.gate.set()
@@ -34,6 +35,8 @@ class NumpyEngine:
         if not self.gate.wait(timeout=20):
             raise TimeoutError("the test never opened the gate")
         ends = {text[-1] for text in texts}
+        if WAITS in ends:
+            assert self.inner_gate.wait(timeout=20), "the test never opened the inner gate"
         if RAISES in ends:
             raise RuntimeError("the engine broke")
         logits = np.stack([expected_logits(text) for text in texts])

@@ -49,9 +49,8 @@ def test_a_stopping_server_says_so_refuses_new_work_and_finishes_the_old(
     held_server.begin_stop()
     assert next(watch).status == health_pb2.HealthCheckResponse.NOT_SERVING
     assert list(watch) == []
-    with pytest.raises(grpc.RpcError) as refused:
-        held.stub.Classify(texts("late"), timeout=TIMEOUT)
-    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    refusal = held.refused(texts("late"))
+    assert (refusal.code, refusal.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")
     engine.gate.set()
     assert first.result().results
     assert held_server.stop(), "everything accepted was answered"

@@ -23,6 +23,7 @@ from tests.service.engines import (
     MISCOUNTS,
     NOT_A_NUMBER,
     RAISES,
+    WAITS,
     NumpyEngine,
     expected_logits,
 )
@@ -126,14 +127,42 @@ async def test_a_cancelled_caller_is_not_computed_for_and_disturbs_nobody() -> N
     assert engine.runs == [[(7,)], [(13,)]]
 
 
-async def test_a_caller_that_leaves_while_running_disturbs_nobody() -> None:
+async def test_a_caller_that_leaves_while_running_does_not_disturb_its_run() -> None:
     engine = NumpyEngine(open_gate=False)
     async with scheduling(engine) as scheduler:
         first = await busy(scheduler, engine)
-        first.cancel()
-        await asyncio.wait([first])
+        leaving, staying = await admitted(scheduler, [WAITS]), await admitted(scheduler, [13])
         engine.gate.set()
-        assert logits_of(await scheduler.classify([[13]]))[0, 2] == 13
+        await first
+        await asyncio.to_thread(wait_for_runs, engine, 2)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        engine.inner_gate.set()
+        assert logits_of(await staying)[0, 2] == 13
+    assert engine.runs[1] == [(WAITS,), (13,)]
+
+
+def wait_for_runs(engine: NumpyEngine, count: int) -> None:
+    while len(engine.runs) < count:
+        engine.started.wait(5)
+
+
+async def test_a_late_text_is_left_out_of_a_run_even_if_the_loop_is_busy() -> None:
+    engine = NumpyEngine(open_gate=False)
+    async with scheduling(engine) as scheduler:
+        first = await busy(scheduler, engine)
+        deadline = time.monotonic() + 0.05
+        late = await admitted(scheduler, [11], deadline=deadline)
+        staying = await admitted(scheduler, [12])
+        engine.started.clear()
+        # From here to the start of the run the loop does nothing, the caller's timer included.
+        while time.monotonic() <= deadline:
+            time.sleep(0.01)
+        engine.gate.set()
+        engine.started.wait(5)
+        outcomes = await asyncio.gather(first, late, staying, return_exceptions=True)
+    assert engine.runs[1] == [(12,)]
+    assert isinstance(outcomes[1], DeadlinePassedError)
 
 
 async def test_a_caller_whose_deadline_passed_is_told_and_not_computed_for() -> None:
