@@ -117,6 +117,38 @@ class ClassifyResponse(_message.Message):
     timings: Timings
     def __init__(self, results: _Optional[_Iterable[_Union[Classification, _Mapping]]] = ..., model: _Optional[str] = ..., version: _Optional[str] = ..., backend: _Optional[str] = ..., precision: _Optional[str] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
 
+class ClassifyStreamRequest(_message.Message):
+    __slots__ = ("id", "request", "timeout_seconds")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    request: ClassifyRequest
+    timeout_seconds: float
+    def __init__(self, id: _Optional[str] = ..., request: _Optional[_Union[ClassifyRequest, _Mapping]] = ..., timeout_seconds: _Optional[float] = ...) -> None: ...
+
+class ClassifyStreamResponse(_message.Message):
+    __slots__ = ("id", "response", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    response: ClassifyResponse
+    error: StreamError
+    def __init__(self, id: _Optional[str] = ..., response: _Optional[_Union[ClassifyResponse, _Mapping]] = ..., error: _Optional[_Union[StreamError, _Mapping]] = ...) -> None: ...
+
+class StreamError(_message.Message):
+    __slots__ = ("code", "message", "reason", "retry_seconds")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    message: str
+    reason: str
+    retry_seconds: float
+    def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., retry_seconds: _Optional[float] = ...) -> None: ...
+
 class Classification(_message.Message):
     __slots__ = ("labels", "tokens", "truncated", "attention")
     LABELS_FIELD_NUMBER: _ClassVar[int]

@@ -47,6 +47,11 @@ class ClassifierStub(object):
                 request_serializer=heedful_dot_v1_dot_classifier__pb2.ClassifyRequest.SerializeToString,
                 response_deserializer=heedful_dot_v1_dot_classifier__pb2.ClassifyResponse.FromString,
                 _registered_method=True)
+        self.ClassifyStream = channel.stream_stream(
+                '/heedful.v1.Classifier/ClassifyStream',
+                request_serializer=heedful_dot_v1_dot_classifier__pb2.ClassifyStreamRequest.SerializeToString,
+                response_deserializer=heedful_dot_v1_dot_classifier__pb2.ClassifyStreamResponse.FromString,
+                _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/heedful.v1.Classifier/Tokenize',
                 request_serializer=heedful_dot_v1_dot_classifier__pb2.TokenizeRequest.SerializeToString,
@@ -78,6 +83,17 @@ class ClassifierServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ClassifyStream(self, request_iterator, context):
+        """Classifies in bulk: many requests over one call, each answered when it is ready, in any order.
+        An error of one request is its answer and leaves the stream open. The server reads on only
+        while it has few enough unanswered requests of the stream. A draining server answers the
+        requests it has read and ends the stream with UNAVAILABLE; what has no answer then may be sent
+        elsewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tokenize(self, request, context):
         """Shows how the model splits inputs into tokens, without running it.
         """
@@ -99,6 +115,11 @@ def add_ClassifierServicer_to_server(servicer, server):
                     servicer.Classify,
                     request_deserializer=heedful_dot_v1_dot_classifier__pb2.ClassifyRequest.FromString,
                     response_serializer=heedful_dot_v1_dot_classifier__pb2.ClassifyResponse.SerializeToString,
+            ),
+            'ClassifyStream': grpc.stream_stream_rpc_method_handler(
+                    servicer.ClassifyStream,
+                    request_deserializer=heedful_dot_v1_dot_classifier__pb2.ClassifyStreamRequest.FromString,
+                    response_serializer=heedful_dot_v1_dot_classifier__pb2.ClassifyStreamResponse.SerializeToString,
             ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
                     servicer.Tokenize,
@@ -146,6 +167,33 @@ class Classifier(object):
             '/heedful.v1.Classifier/Classify',
             heedful_dot_v1_dot_classifier__pb2.ClassifyRequest.SerializeToString,
             heedful_dot_v1_dot_classifier__pb2.ClassifyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClassifyStream(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/heedful.v1.Classifier/ClassifyStream',
+            heedful_dot_v1_dot_classifier__pb2.ClassifyStreamRequest.SerializeToString,
+            heedful_dot_v1_dot_classifier__pb2.ClassifyStreamResponse.FromString,
             options,
             channel_credentials,
             insecure,
