@@ -20,16 +20,16 @@ from service.errors import (
     DeadlinePassedError,
     DrainingError,
     InternalFaultError,
-    LoadingError,
 )
 from service.metrics import Metrics
+from service.models import Models
 from service.servicer import Call, ClassifierServicer
 from service.status import Status, status_of
 
 log = logging.getLogger(__name__)
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Classifier"].full_name
-Method = Callable[[Any, Call], Awaitable[Message]]
+Method = Callable[[ClassifierServicer, Any, Call], Awaitable[Message]]
 
 
 class Context(Protocol):
@@ -46,12 +46,12 @@ class Border:
     """The methods of heedful.v1.Classifier as gRPC sees them.
 
     Attributes:
-        servicer: who answers; None while the model is loading.
+        models: who answers; none while the first is loading.
         draining: whether new work is refused.
     """
 
-    def __init__(self, *, metrics: Metrics, default_timeout: float) -> None:
-        self.servicer: ClassifierServicer | None = None
+    def __init__(self, models: Models, *, metrics: Metrics, default_timeout: float) -> None:
+        self.models = models
         self.draining = False
         self._metrics, self._default_timeout = metrics, default_timeout
         self._num_calls = 0
@@ -65,24 +65,20 @@ class Border:
     def handlers(self) -> grpc.GenericRpcHandler:
         """What to add to a grpc.aio server."""
         methods = {
-            "Classify": self._handler("Classify", pb.ClassifyRequest),
-            "Tokenize": self._handler("Tokenize", pb.TokenizeRequest),
-            "GetModel": self._handler("GetModel", pb.GetModelRequest),
+            "Classify": self._handler(
+                "Classify", pb.ClassifyRequest, lambda servicer, *given: servicer.classify(*given)
+            ),
+            "Tokenize": self._handler(
+                "Tokenize", pb.TokenizeRequest, lambda servicer, *given: servicer.tokenize(*given)
+            ),
+            "GetModel": self._handler(
+                "GetModel", pb.GetModelRequest, lambda servicer, *given: servicer.get_model(*given)
+            ),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    def _method(self, name: str) -> Method:
-        servicer = self.servicer
-        if servicer is None:
-            raise LoadingError
-        if name == "GetModel":
-            return servicer.get_model
-        if self.draining:
-            raise DrainingError
-        return servicer.classify if name == "Classify" else servicer.tokenize
-
     def _handler(
-        self, name: str, request_type: type[Message]
+        self, name: str, request_type: type[Message], method: Method
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
         duration = self._metrics.request.labels(name)
         requests = self._metrics.requests
@@ -95,7 +91,7 @@ class Border:
             self._num_calls += 1
             self._idle.clear()
             try:
-                answer = await self._answer(name, request_type, data, call)
+                answer = await self._answer(name, request_type, method, data, call)
                 code = grpc.StatusCode.OK
                 return answer
             except Exception as error:
@@ -122,19 +118,22 @@ class Border:
         return grpc.unary_unary_rpc_method_handler(handle)
 
     async def _answer(
-        self, name: str, request_type: type[Message], data: bytes, call: Call
+        self, name: str, request_type: type[Message], method: Method, data: bytes, call: Call
     ) -> bytes:
-        method = self._method(name)
+        if self.draining and name != "GetModel":
+            raise DrainingError
         if call.deadline <= time.monotonic():
             raise DeadlinePassedError("arriving")
         try:
-            request = request_type.FromString(data)
+            request: Any = request_type.FromString(data)
         except DecodeError:
             raise InvalidInputError(
                 f"the message is not a {request_type.DESCRIPTOR.full_name}: its bytes are "
                 "malformed, or a text is not UTF-8"
             ) from None
-        response = await method(request, call)
+        # The call keeps this version, whatever is loaded meanwhile.
+        with self.models.get(request.model, request.version) as served:
+            response = await method(served.servicer, request, call)
         start = call.answering or time.perf_counter()
         answer = response.SerializeToString()
         self._metrics.serialize.observe(time.perf_counter() - start)

@@ -6,20 +6,25 @@ HeedfulError
 ├── AttentionTooLargeError the caller: ask for less
 ├── OverloadedError        the caller: come back a little later
 ├── DeadlinePassedError    the caller: allow more time
+├── HopelessDeadlineError  the caller: allow more time, or ask when there is less to do
 ├── LoadingError           nobody: wait until the server is ready
 ├── DrainingError          nobody: another server answers
 └── InternalFaultError     us: the log has the cause
 """
 
+from collections.abc import Sequence
+
 from model.errors import HeedfulError
+
+LISTED_NAMES = 8
 
 
 class NotFoundError(HeedfulError):
     """The caller asked for a model or version that is not served."""
 
-    def __init__(self, kind: str, asked: str, served: str) -> None:
+    def __init__(self, kind: str, asked: str, *served: str) -> None:
         super().__init__(
-            f"the {kind} {quoted(asked)} is not served here: ask for {quoted(served)}, "
+            f"the {kind} {quoted(asked)} is not served here: ask for {listed(served)}, "
             f"or leave the {kind} empty"
         )
 
@@ -47,7 +52,7 @@ class OverloadedError(HeedfulError):
         retry_after: seconds until it is worth asking again.
     """
 
-    def __init__(self, what: str, limit: int, retry_after: float) -> None:
+    def __init__(self, what: str, limit: float, retry_after: float) -> None:
         super().__init__(
             f"the server is full: at most {limit} {what} may wait; "
             f"try again in about {retry_after:.2g} seconds"
@@ -61,6 +66,16 @@ class DeadlinePassedError(HeedfulError):
     def __init__(self, stage: str) -> None:
         super().__init__(f"the deadline passed while the request was {stage}: allow more time")
         self.stage = stage
+
+
+class HopelessDeadlineError(HeedfulError):
+    """The caller's deadline would pass before there could be an answer."""
+
+    def __init__(self, needed: float, left: float) -> None:
+        super().__init__(
+            f"an answer would take about {needed:.2g} seconds and the deadline leaves "
+            f"{max(left, 0.0):.2g}: allow more time, or ask again when there is less to do"
+        )
 
 
 class LoadingError(HeedfulError):
@@ -87,3 +102,11 @@ class InternalFaultError(HeedfulError):
 def quoted(name: str, limit: int = 40) -> str:
     """A caller's word for a message, cut so that it fits into a status."""
     return repr(name if len(name) <= limit else name[:limit] + "…")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message: 'a', 'b' or 'c', and how many more."""
+    shown = [quoted(name) for name in names[:LISTED_NAMES]]
+    if len(names) > LISTED_NAMES:
+        shown.append(f"{len(names) - LISTED_NAMES} more")
+    return " or ".join(filter(None, (", ".join(shown[:-1]), shown[-1]))) if shown else "nothing"

@@ -9,7 +9,7 @@ from model.bundle import Bundle
 from model.errors import InvalidInputError
 from model.tokenizer import Truncation
 from service.attention import AttentionSelection, Encoding, choose, distinct
-from service.errors import NotFoundError, quoted
+from service.errors import quoted
 
 T = TypeVar("T")
 # A text, a pair of texts, or token ids.
@@ -66,9 +66,7 @@ class Reader:
 
         Raises:
             InvalidInputError: something cannot be used as given.
-            NotFoundError: another model or version is asked for.
         """
-        self.check_model(request.model, request.version)
         if request.top_k < 0:
             raise InvalidInputError(f"top_k is {request.top_k}: give 0 for all labels, or more")
         return Question(
@@ -81,14 +79,6 @@ class Reader:
                 self._selection(request.attention) if request.HasField("attention") else None
             ),
         )
-
-    def check_model(self, model: str, version: str) -> None:
-        """A NotFoundError if the caller asks for anything but what is served."""
-        manifest = self.bundle.manifest
-        if model and model != manifest.name:
-            raise NotFoundError("model", model, manifest.name)
-        if version and version != manifest.version:
-            raise NotFoundError("version", version, manifest.version)
 
     def sources(self, inputs: Sequence[pb.Input]) -> list[Source]:
         if not inputs:

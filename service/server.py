@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Protocol
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -15,16 +13,13 @@ from grpc_reflection.v1alpha import reflection
 
 from model.bundle import Bundle
 from model.errors import SetupError
-from service.backends import Backend
-from service.backends.loading import load_backend
 from service.border import SERVICE, Border
 from service.config import ServerConfig
 from service.health import Health
 from service.metrics import Metrics, MetricsServer
+from service.models import Models
 from service.quota import usable_cpus
-from service.scheduler import Scheduler
-from service.servicer import ClassifierServicer
-from service.warmup import warm_up
+from service.serving import Loader, load_engine, load_served
 
 log = logging.getLogger(__name__)
 
@@ -36,44 +31,23 @@ LINGER_SECONDS = 0.1
 LAST_SECONDS = 1.0
 
 
-class Loader(Protocol):
-    """Makes an engine; called in a thread, since it may take seconds."""
-
-    def __call__(self, bundle: Bundle, config: ServerConfig) -> Backend: ...
-
-
-def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
-    """The engine the settings ask for, with as many threads as there are processors for us."""
-    usable, present = usable_cpus(), os.cpu_count() or 1
-    threads = config.threads or usable
-    why = "as asked" if config.threads else f"{usable} of {present} processors are ours to use"
-    backend = load_backend(
-        config.backend,
-        bundle,
-        device=config.device,
-        threads=threads,
-        # Waiting busily takes processors from the event loop and the tokenizer: it doubled the
-        # CPU time of a lone request and cost a third of the texts/s on a busy machine.
-        spinning=False,
-    )
-    log.info("engine %s on %s, threads %d (%s)", backend.name, backend.device, threads, why)
-    return backend
-
-
 class Server:
     """One server on one bundle; start, then stop, inside one running event loop."""
 
     def __init__(self, config: ServerConfig, bundle: Bundle, load: Loader = load_engine) -> None:
         self.config, self.bundle, self._load = config, bundle, load
         self.metrics = Metrics()
-        self._border = Border(metrics=self.metrics, default_timeout=config.default_timeout)
+        self.models = Models(default_name=bundle.manifest.name)
+        self.metrics.watch(self.models)
+        self._border = Border(
+            self.models, metrics=self.metrics, default_timeout=config.default_timeout
+        )
         self._health = Health([SERVICE])
         self._executor = ThreadPoolExecutor(
             min(usable_cpus(), MAX_TOKENIZER_THREADS), thread_name_prefix="tokenizer"
         )
         self._server = self._grpc_server()
         self._metrics_server: MetricsServer | None = None
-        self._scheduler: Scheduler | None = None
         self.port = 0
 
     @property
@@ -107,7 +81,7 @@ class Server:
             False if an engine did not come back within the grace.
         """
         self._set_serving(False)
-        if self._border.servicer is not None:
+        if len(self.models):
             await asyncio.sleep(self.config.drain_delay)
         self._border.draining = True
         self._health.end_watches()
@@ -119,9 +93,10 @@ class Server:
                 await self._border.idle()
                 await asyncio.sleep(LINGER_SECONDS)
         await self._server.stop(max(0.0, end - time.monotonic()))
-        finished = True
-        if self._scheduler is not None:
-            finished = await self._scheduler.close(max(LAST_SECONDS, end - time.monotonic()))
+        left = max(LAST_SECONDS, end - time.monotonic())
+        finished = all(
+            await asyncio.gather(*(served.scheduler.close(left) for served in self.models))
+        )
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._metrics_server is not None:
             self._metrics_server.stop()
@@ -141,37 +116,23 @@ class Server:
         log.info("metrics on %s", self.metrics_url)
 
     async def _load_engine(self) -> None:
-        config, bundle, manifest = self.config, self.bundle, self.bundle.manifest
         start = time.monotonic()
-        backend = await asyncio.to_thread(self._load, bundle, config)
-        await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
-        self._scheduler = Scheduler(
-            backend,
-            metrics=self.metrics,
-            max_queue_texts=config.max_queue_texts,
-            max_queue_tokens=config.max_queue_tokens,
-            max_run_tokens=config.run_tokens,
-            pad_token_id=bundle.config.pad_token_id,
-        )
-        self.metrics.watch(self._scheduler)
-        self.metrics.model_info.labels(
-            manifest.name, manifest.version, backend.name, backend.device, backend.precision
-        ).set(1)
-        self._border.servicer = ClassifierServicer(
-            bundle,
-            backend,
-            self._scheduler,
-            config=config,
+        served = await load_served(
+            self.bundle,
+            self.config,
+            load=self._load,
             executor=self._executor,
             metrics=self.metrics,
         )
+        self.models.add(served)
+        self.metrics.model_info.labels(*served.described).set(1)
         self._set_serving(True)
         log.info(
             "ready after %.1f s: model %s, version %s, %s",
             time.monotonic() - start,
-            manifest.name,
-            manifest.version,
-            backend.precision,
+            served.name,
+            served.version,
+            served.backend.precision,
         )
 
     def _set_serving(self, serving: bool) -> None:

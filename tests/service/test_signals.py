@@ -17,7 +17,7 @@ import pytest
 
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from service.config import ServerConfig
-from service.server import load_engine
+from service.serving import load_engine
 from tests.service.calls import TIMEOUT, texts
 
 HEEDFUL = Path(sys.executable).with_name("heedful")

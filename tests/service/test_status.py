@@ -17,6 +17,7 @@ from service.errors import (
     AttentionTooLargeError,
     DeadlinePassedError,
     DrainingError,
+    HopelessDeadlineError,
     InternalFaultError,
     LoadingError,
     NotFoundError,
@@ -24,6 +25,7 @@ from service.errors import (
     UnsupportedError,
 )
 from service.metrics import Metrics
+from service.models import Models, ServedModel
 from service.status import TABLE, status_of
 from tests.service.calls import TIMEOUT, Refusal, refusal_of, texts
 from tests.service.engines import NOT_A_NUMBER, RAISES, hold
@@ -36,8 +38,10 @@ def row(refusal: Refusal) -> tuple[StatusCode, str]:
 @asynccontextmanager
 async def at_the_border(servicer: Any, **settings) -> AsyncIterator[Any]:
     """A stub of a server that has nothing but the border and this servicer."""
-    border = Border(metrics=Metrics(), default_timeout=TIMEOUT)
-    border.servicer = servicer
+    models = Models()
+    if servicer is not None:
+        models.add(Standing(servicer))
+    border = Border(models, metrics=Metrics(), default_timeout=TIMEOUT)
     for name, value in settings.items():
         setattr(border, name, value)
     server = grpc.aio.server()
@@ -47,6 +51,15 @@ async def at_the_border(servicer: Any, **settings) -> AsyncIterator[Any]:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         yield ClassifierStub(channel)
     await server.stop(None)
+
+
+class Standing(ServedModel):
+    """A model that is nothing but its servicer."""
+
+    name, version = "standing", "1"
+
+    def __init__(self, servicer: Any) -> None:
+        super().__init__(None, None, None, servicer)
 
 
 class Raises:
@@ -73,6 +86,7 @@ ROWS = [
     (AttentionTooLargeError(9, 5), StatusCode.RESOURCE_EXHAUSTED, "ATTENTION_TOO_LARGE"),
     (OverloadedError("texts", 5, 0.25), StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     (DeadlinePassedError("queued"), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
+    (HopelessDeadlineError(2.0, 0.5), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_HOPELESS"),
     (LoadingError(), StatusCode.UNAVAILABLE, "LOADING"),
     (DrainingError(), StatusCode.UNAVAILABLE, "DRAINING"),
     (InternalFaultError(), StatusCode.INTERNAL, "INTERNAL_FAULT"),

@@ -1,0 +1,74 @@
+"""From a bundle to a model that answers: engine, warm-up, known example, scheduler, servicer."""
+
+import asyncio
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from model.bundle import Bundle
+from service.backends import Backend
+from service.backends.loading import load_backend
+from service.config import ServerConfig
+from service.metrics import Metrics
+from service.models import ServedModel
+from service.quota import usable_cpus
+from service.scheduler import Scheduler
+from service.servicer import ClassifierServicer
+from service.warmup import warm_up
+
+log = logging.getLogger(__name__)
+
+
+class Loader(Protocol):
+    """Makes an engine; called in a thread, since it may take seconds."""
+
+    def __call__(self, bundle: Bundle, config: ServerConfig) -> Backend: ...
+
+
+def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
+    """The engine the settings ask for, with as many threads as there are processors for us."""
+    usable, present = usable_cpus(), os.cpu_count() or 1
+    threads = config.threads or usable
+    why = "as asked" if config.threads else f"{usable} of {present} processors are ours to use"
+    backend = load_backend(
+        config.backend,
+        bundle,
+        device=config.device,
+        threads=threads,
+        # Waiting busily takes processors from the event loop and the tokenizer: it doubled the
+        # CPU time of a lone request and cost a third of the texts/s on a busy machine.
+        spinning=False,
+    )
+    log.info("engine %s on %s, threads %d (%s)", backend.name, backend.device, threads, why)
+    return backend
+
+
+async def load_served(
+    bundle: Bundle,
+    config: ServerConfig,
+    *,
+    load: Loader,
+    executor: ThreadPoolExecutor,
+    metrics: Metrics,
+) -> ServedModel:
+    """A model that has shown that it answers; nobody is sent to it yet.
+
+    Raises:
+        BundleError: the bundle does not load, or answers its known example wrongly.
+        SetupError: the engine is not installed, or does not have the device.
+    """
+    backend = await asyncio.to_thread(load, bundle, config)
+    await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+    scheduler = Scheduler(
+        backend,
+        metrics=metrics,
+        max_queue_texts=config.max_queue_texts,
+        max_queue_tokens=config.max_queue_tokens,
+        max_run_tokens=config.run_tokens,
+        pad_token_id=bundle.config.pad_token_id,
+    )
+    servicer = ClassifierServicer(
+        bundle, backend, scheduler, config=config, executor=executor, metrics=metrics
+    )
+    return ServedModel(bundle, backend, scheduler, servicer)
