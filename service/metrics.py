@@ -62,7 +62,8 @@ class Metrics:
 
         self.requests = counter("requests", "Requests answered or refused.", "method", "code")
         self.refusals = counter("refusals", "Requests refused, by the reason given.", "reason")
-        self.departed = counter("departed", "Callers that left, by what we were doing.", "stage")
+        self.departed = counter("departed", "Requests given up, by how far they were.", "stage")
+        self.wasted_tokens = counter("wasted_tokens", "Tokens computed for callers that had left.")
         self.request = seconds("request", "From a request's bytes to its answer's.", "method")
         self.tokenize = seconds("tokenize", "Text to token ids, per request.")
         self.queue = seconds("queue", "Waiting for an engine, per request.")

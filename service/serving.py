@@ -59,14 +59,17 @@ async def load_served(
         SetupError: the engine is not installed, or does not have the device.
     """
     backend = await asyncio.to_thread(load, bundle, config)
-    await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+    cost = await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
     scheduler = Scheduler(
         backend,
         metrics=metrics,
         max_queue_texts=config.max_queue_texts,
         max_queue_tokens=config.max_queue_tokens,
+        max_queue_seconds=config.max_queue_seconds,
         max_run_tokens=config.run_tokens,
+        max_wait=config.max_wait_ms / 1e3,
         pad_token_id=bundle.config.pad_token_id,
+        cost=cost,
     )
     servicer = ClassifierServicer(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from service.attention import AttentionSelection
@@ -95,3 +95,9 @@ def open_ticket(
         for place, input_ids in enumerate(encodings)
     ]
     return ticket
+
+
+def work_of(texts: Iterable[Text]) -> tuple[int, int]:
+    """Tokens of texts, and the sum of their squares: what predictions are made from."""
+    lengths = [text.num_tokens for text in texts]
+    return sum(lengths), sum(length * length for length in lengths)

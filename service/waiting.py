@@ -33,13 +33,19 @@ class _Lane(Generic[T]):
 
     by_age: OrderedDict[int, T] = field(default_factory=OrderedDict)
     by_length: dict[int, OrderedDict[int, T]] = field(default_factory=dict)
+    tokens: int = 0
+    squares: int = 0
 
     def add(self, key: int, text: T) -> None:
+        self.tokens += text.num_tokens
+        self.squares += text.num_tokens**2
         self.by_age[key] = text
         self.by_length.setdefault(text.num_tokens // LENGTH_STEP, OrderedDict())[key] = text
 
     def remove(self, key: int) -> T:
         text = self.by_age.pop(key)
+        self.tokens -= text.num_tokens
+        self.squares -= text.num_tokens**2
         step = text.num_tokens // LENGTH_STEP
         del self.by_length[step][key]
         if not self.by_length[step]:
@@ -75,6 +81,11 @@ class WaitingTexts(Generic[T]):
 
     def __contains__(self, text: T) -> bool:
         return text in self._keys
+
+    def work(self, with_attention: bool) -> tuple[int, int]:
+        """Tokens of the texts of one kind, and the sum of their squares."""
+        lane = self._lanes[with_attention]
+        return lane.tokens, lane.squares
 
     def lacks_room(self, num_texts: int, num_tokens: int) -> str | None:
         """What there are too many of, or None if as many more may wait.

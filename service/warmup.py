@@ -1,13 +1,19 @@
 """Runs an engine on several shapes and on its known example before anybody is answered."""
 
+import time
+
 from model.bundle import Bundle
 from model.packing import pack
 from service.backends import Backend
 from service.backends.loading import check_golden
+from service.prediction import RunCost
 
 
-def warm_up(backend: Backend, bundle: Bundle, run_tokens: int) -> None:
+def warm_up(backend: Backend, bundle: Bundle, run_tokens: int) -> RunCost:
     """Runs the shortest text, a full run of short ones and the longest one.
+
+    Returns:
+        What they cost, each when it was run for the second time.
 
     Raises:
         BundleError: the known example comes out wrong.
@@ -16,6 +22,13 @@ def warm_up(backend: Backend, bundle: Bundle, run_tokens: int) -> None:
     longest = bundle.manifest.max_tokens
     short = max(1, min(longest, run_tokens // 8))
     pad = bundle.config.pad_token_id
+    cost = RunCost()
     for num_texts, num_tokens in ((1, 1), (max(1, run_tokens // short), short), (1, longest)):
-        backend.run(pack([[pad] * num_tokens] * num_texts, pad))
+        rows = pack([[pad] * num_tokens] * num_texts, pad)
+        backend.run(rows)
+        start = time.monotonic()
+        backend.run(rows)
+        seconds = time.monotonic() - start
+        cost.anchor(num_texts * num_tokens, num_texts * num_tokens**2, seconds)
     check_golden(backend, bundle)
+    return cost
