@@ -18,11 +18,14 @@ class ServerConfig:
         threads: of the engine; 0 takes as many as the container's CPU quota allows.
         run_tokens: tokens of one engine run; a longer text runs alone.
         max_queue_texts, max_queue_tokens: what may wait for an engine.
+        max_queue_seconds: what may wait, as the engine's work is predicted to take.
+        max_wait_ms: milliseconds an idle engine waits for company of a text.
         max_tokenize_characters: text that may wait for the tokenizer.
         max_inputs: inputs of one request.
         max_text_bytes: bytes of one text.
         max_message_bytes: bytes of one request on the wire.
         max_attention_bytes: attention in one answer.
+        max_stream_requests: unanswered requests of one stream.
         default_timeout: seconds a caller gets who sets no deadline.
         drain_delay: seconds between reporting not ready and refusing new work.
         grace: seconds that accepted work gets to finish after that.
@@ -37,17 +40,20 @@ class ServerConfig:
     run_tokens: int = 256
     max_queue_texts: int = 1024
     max_queue_tokens: int = 65536
+    max_queue_seconds: float = 10.0
+    max_wait_ms: float = 0.0
     max_tokenize_characters: int = 8 << 20
     max_inputs: int = 64
     max_text_bytes: int = 1 << 20
     max_message_bytes: int = 16 << 20
     max_attention_bytes: int = 16 << 20
+    max_stream_requests: int = 64
     default_timeout: float = 30.0
     drain_delay: float = 0.0
     grace: float = 20.0
 
     def __post_init__(self) -> None:
-        may_be_zero = {"port", "metrics_port", "threads", "drain_delay"}
+        may_be_zero = {"port", "metrics_port", "threads", "drain_delay", "max_wait_ms"}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str):
