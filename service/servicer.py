@@ -68,6 +68,9 @@ class ClassifierServicer:
                 f"this bundle answers no attention with {self._backend.name}: ask without, or "
                 "serve a bundle that has attention.onnx"
             )
+        self._scheduler.check_door(
+            len(question.sources), question.attention is not None, call.deadline
+        )
         encodings, tokenize_seconds = await self._encode(
             question.sources, question.truncation, call
         )
