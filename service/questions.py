@@ -38,7 +38,11 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A classify request that can be answered, as far as can be seen before tokenizing."""
+    """A classify request that can be answered, as far as can be seen before tokenizing.
+
+    Attributes:
+        alike: whether attention is answered as one tensor, for which texts must be of one length.
+    """
 
     sources: list[Source]
     truncation: Truncation
@@ -46,6 +50,7 @@ class Question:
     target: int | None
     with_tokens: bool
     attention: AttentionSelection | None
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +86,18 @@ class Reader:
         )
 
     def sources(self, inputs: Sequence[pb.Input]) -> list[Source]:
-        if not inputs:
+        self.check_count(len(inputs))
+        return [self._source(item, position) for position, item in enumerate(inputs)]
+
+    def check_count(self, num_inputs: int) -> None:
+        """Refuses a request with no inputs, or with too many."""
+        if not num_inputs:
             raise InvalidInputError("the request has no inputs: give at least one")
-        if len(inputs) > self.max_inputs:
+        if num_inputs > self.max_inputs:
             raise InvalidInputError(
-                f"the request has {len(inputs)} inputs and at most {self.max_inputs} are taken: "
+                f"the request has {num_inputs} inputs and at most {self.max_inputs} are taken: "
                 "split it"
             )
-        return [self._source(item, position) for position, item in enumerate(inputs)]
 
     def truncation(self, value: int) -> Truncation:
         return _known(TRUNCATIONS, value, "truncation", pb.Truncation)
@@ -96,17 +105,18 @@ class Reader:
     def _source(self, item: pb.Input, position: int) -> Source:
         kind = item.WhichOneof("kind")
         if kind == "text":
-            return self._bounded(item.text, position)
+            return self.bounded(item.text, position)
         if kind == "pair":
-            first = self._bounded(item.pair.first, position)
-            return first, self._bounded(item.pair.second, position)
+            first = self.bounded(item.pair.first, position)
+            return first, self.bounded(item.pair.second, position)
         if kind == "token_ids":
             # Left as it is: the encoder looks at its length before reading it.
             ids: Sequence[int] = item.token_ids.ids
             return ids
         raise InvalidInputError(f"input {position} is unset: give a text, a pair or token ids")
 
-    def _bounded(self, text: str, position: int) -> str:
+    def bounded(self, text: str, position: int) -> str:
+        """The text as it is; an InvalidInputError if it is too long to look into."""
         # Encoding a text to count its bytes is only needed where four bytes each may be too many.
         size = len(text)
         if 4 * size > self.max_text_bytes:

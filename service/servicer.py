@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from heedful.v1 import classifier_pb2 as pb
 from model.bundle import Bundle
+from model.errors import InvalidInputError
 from model.tokenizer import Encoding, Truncation
 from service import answers
 from service.attention import AttentionSelection
@@ -35,8 +36,22 @@ class Call:
     answering: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a question came to: encodings and results in the order of its sources."""
+
+    encodings: list[Encoding]
+    outcome: Outcome
+    tokenize_seconds: float
+
+
 class ClassifierServicer:
-    """Answers for one version of one model, which models.py chose."""
+    """Answers for one version of one model, which models.py chose.
+
+    Attributes:
+        reader: checks what callers send against this model and the server's limits.
+        scorer: turns logits into labels.
+    """
 
     def __init__(
         self,
@@ -51,8 +66,8 @@ class ClassifierServicer:
         manifest = bundle.manifest
         self._bundle, self._backend, self._scheduler = bundle, backend, scheduler
         self._config, self._executor, self._metrics = config, executor, metrics
-        self._reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
-        self._scorer = LabelScorer(manifest.labels, manifest.problem_type)
+        self.reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
+        self.scorer = LabelScorer(manifest.labels, manifest.problem_type)
         self._tokenizing = Tokenizing(
             bundle.text_encoder(),
             executor=executor,
@@ -62,7 +77,25 @@ class ClassifierServicer:
 
     async def classify(self, request: pb.ClassifyRequest, call: Call) -> pb.ClassifyResponse:
         """Classifies a request's inputs; all are answered or none is."""
-        question = self._reader.question(request)
+        question = self.reader.question(request)
+        computed = await self.compute(question, call)
+        encodings, outcome = computed.encodings, computed.outcome
+        response = pb.ClassifyResponse(
+            model=self._bundle.manifest.name,
+            version=self._bundle.manifest.version,
+            backend=self._backend.name,
+            precision=self._backend.precision,
+        )
+        await self._fill(response, question, encodings, outcome)
+        timings = response.timings
+        timings.tokenize_seconds = computed.tokenize_seconds
+        timings.queue_seconds = outcome.queue_seconds
+        timings.compute_seconds = outcome.compute_seconds
+        timings.total_seconds = time.perf_counter() - call.started
+        return response
+
+    async def compute(self, question: Question, call: Call) -> Computed:
+        """The way of every question, whatever protocol it came by; all or nothing."""
         if question.attention and not self._backend.has_attention:
             raise UnsupportedError(
                 f"this bundle answers no attention with {self._backend.name}: ask without, or "
@@ -75,31 +108,19 @@ class ClassifierServicer:
             question.sources, question.truncation, call
         )
         if question.attention:
-            self._check_attention(question.attention, encodings)
+            self._check_attention(question.attention, encodings, alike=question.alike)
         outcome = await self._scheduler.classify(
             [encoding.input_ids for encoding in encodings],
             attention=question.attention,
             deadline=call.deadline,
         )
         call.answering = time.perf_counter()
-        response = pb.ClassifyResponse(
-            model=self._bundle.manifest.name,
-            version=self._bundle.manifest.version,
-            backend=self._backend.name,
-            precision=self._backend.precision,
-        )
-        await self._fill(response, question, encodings, outcome)
-        timings = response.timings
-        timings.tokenize_seconds = tokenize_seconds
-        timings.queue_seconds = outcome.queue_seconds
-        timings.compute_seconds = outcome.compute_seconds
-        timings.total_seconds = time.perf_counter() - call.started
-        return response
+        return Computed(encodings, outcome, tokenize_seconds)
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:
         """Splits a request's inputs into tokens."""
-        sources = self._reader.sources(request.inputs)
-        truncation = self._reader.truncation(request.truncation)
+        sources = self.reader.sources(request.inputs)
+        truncation = self.reader.truncation(request.truncation)
         encodings, _ = await self._encode(sources, truncation, call)
         call.answering = time.perf_counter()
         manifest = self._bundle.manifest
@@ -125,9 +146,15 @@ class ClassifierServicer:
         return encodings, seconds
 
     def _check_attention(
-        self, selection: AttentionSelection, encodings: Sequence[Encoding]
+        self, selection: AttentionSelection, encodings: Sequence[Encoding], *, alike: bool
     ) -> None:
         """Refuses what cannot be answered, before it is computed."""
+        lengths = {len(encoding.input_ids) for encoding in encodings}
+        if alike and len(lengths) > 1:
+            raise InvalidInputError(
+                f"the texts have {min(lengths)} to {max(lengths)} tokens, and their attentions do "
+                "not fit into one tensor: ask for the attentions of one text at a time"
+            )
         needed = 0
         for position, encoding in enumerate(encodings):
             num_tokens = len(encoding.input_ids)
@@ -146,7 +173,7 @@ class ClassifierServicer:
     ) -> None:
         results = [response.results.add() for _ in encodings]
         for answer, result in zip(results, outcome.results, strict=True):
-            scores = self._scorer.score(result.logits, question.top_k, question.target)
+            scores = self.scorer.score(result.logits, question.top_k, question.target)
             answers.add_scores(answer, scores)
             if result.attention and question.attention:
                 answers.add_attention(answer, result.attention, question.attention)
