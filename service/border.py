@@ -25,9 +25,11 @@ from service.metrics import Metrics
 from service.models import Models
 from service.servicer import Call, ClassifierServicer
 from service.status import Status, status_of
+from service.streams import Stream
 
 log = logging.getLogger(__name__)
 
+STREAM = "ClassifyStream"
 SERVICE = pb.DESCRIPTOR.services_by_name["Classifier"].full_name
 Method = Callable[[ClassifierServicer, Any, Call], Awaitable[Message]]
 
@@ -47,16 +49,32 @@ class Border:
 
     Attributes:
         models: who answers; none while the first is loading.
-        draining: whether new work is refused.
     """
 
-    def __init__(self, models: Models, *, metrics: Metrics, default_timeout: float) -> None:
+    def __init__(
+        self,
+        models: Models,
+        *,
+        metrics: Metrics,
+        default_timeout: float,
+        max_stream_requests: int = 64,
+    ) -> None:
         self.models = models
-        self.draining = False
+        self._draining = asyncio.Event()
+        self._max_stream_requests = max_stream_requests
         self._metrics, self._default_timeout = metrics, default_timeout
         self._num_calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def draining(self) -> bool:
+        """Whether new work is refused."""
+        return self._draining.is_set()
+
+    def drain(self) -> None:
+        """Refuses new work from now on, and ends streams when what they sent is answered."""
+        self._draining.set()
 
     async def idle(self) -> None:
         """Waits until no call is being answered."""
@@ -74,6 +92,7 @@ class Border:
             "GetModel": self._handler(
                 "GetModel", pb.GetModelRequest, lambda servicer, *given: servicer.get_model(*given)
             ),
+            "ClassifyStream": grpc.stream_stream_rpc_method_handler(self._stream),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -138,6 +157,51 @@ class Border:
         answer = response.SerializeToString()
         self._metrics.serialize.observe(time.perf_counter() - start)
         return answer
+
+    async def _stream(self, _: object, context: Any) -> None:
+        """One ClassifyStream call. Its requests are counted, one by one, and not the call."""
+        self._num_calls += 1
+        self._idle.clear()
+        try:
+            if self.draining:
+                raise DrainingError
+            await Stream(
+                context,
+                self._answer_in_stream,
+                draining=self._draining,
+                max_requests=self._max_stream_requests,
+                default_timeout=self._default_timeout,
+            ).serve()
+        except Exception as error:
+            await self._refuse(status_of(_named(error, STREAM)), context)
+        finally:
+            self._num_calls -= 1
+            if not self._num_calls:
+                self._idle.set()
+
+    async def _answer_in_stream(
+        self, request: pb.ClassifyRequest, call: Call
+    ) -> pb.ClassifyResponse | HeedfulError:
+        code = grpc.StatusCode.CANCELLED
+        try:
+            with self.models.get(request.model, request.version) as served:
+                response = await served.servicer.classify(request, call)
+            code = grpc.StatusCode.OK
+            return response
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, Exception):
+                refusal = _named(error, STREAM)
+            elif _cancelled_from_outside():
+                raise
+            else:
+                refusal = DrainingError()
+            status = status_of(refusal)
+            code = status.code
+            self._metrics.refusals.labels(status.reason).inc()
+            return refusal
+        finally:
+            self._metrics.requests.labels(STREAM, code.name).inc()
+            self._metrics.request.labels(STREAM).observe(time.perf_counter() - call.started)
 
     async def _refuse(self, status: Status, context: Context) -> NoReturn:
         self._metrics.refusals.labels(status.reason).inc()

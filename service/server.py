@@ -40,7 +40,10 @@ class Server:
         self.models = Models(default_name=bundle.manifest.name)
         self.metrics.watch(self.models)
         self._border = Border(
-            self.models, metrics=self.metrics, default_timeout=config.default_timeout
+            self.models,
+            metrics=self.metrics,
+            default_timeout=config.default_timeout,
+            max_stream_requests=config.max_stream_requests,
         )
         self._health = Health([SERVICE])
         self._executor = ThreadPoolExecutor(
@@ -83,7 +86,7 @@ class Server:
         self._set_serving(False)
         if len(self.models):
             await asyncio.sleep(self.config.drain_delay)
-        self._border.draining = True
+        self._border.drain()
         self._health.end_watches()
         end = time.monotonic() + self.config.grace
         # gRPC resets calls it has received and not yet handed over when it stops. So it goes on

@@ -1,19 +1,20 @@
 """The client for asyncio programs: the same calls, awaited."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import grpc
 import grpc.aio
 
-from heedful import answers, connection, requests
+from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
 from heedful.errors import DeadlineExceededError, UnavailableError
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, Tokenization
 from heedful.statuses import request_error
+from heedful.streaming import MAX_IN_FLIGHT, StreamAnswer, Window
 from heedful.v1 import classifier_pb2 as pb
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 
@@ -63,6 +64,19 @@ class AsyncClient:
         request = requests.classify_request(texts, options)
         response = await self._call(self._stub.Classify, request, timeout)
         return answers.classifications(response, texts)
+
+    def classify_stream(
+        self,
+        texts: Iterable[Text] | AsyncIterable[Text],
+        *,
+        timeout: float | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        **options: Unpack[ClassifyOptions],
+    ) -> AsyncIterator[StreamAnswer]:
+        """The labels of any number of texts, each as soon as it is there; see Client."""
+        seconds = self._connection.seconds(timeout)
+        window = Window(texts, options, seconds=seconds, max_in_flight=max_in_flight)
+        return bulk.ask_async(self._stub.ClassifyStream, texts, window, self._connection.target)
 
     async def tokenize(
         self, text: Text, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]

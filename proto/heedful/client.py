@@ -1,18 +1,19 @@
 """The client for programs that wait for their answers."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 import grpc
 
-from heedful import answers, connection, requests
+from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
 from heedful.errors import DeadlineExceededError, UnavailableError
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, Tokenization
 from heedful.statuses import request_error
+from heedful.streaming import MAX_IN_FLIGHT, StreamAnswer, Window
 from heedful.v1 import classifier_pb2 as pb
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 
@@ -80,6 +81,36 @@ class Client:
             return []
         request = requests.classify_request(texts, options)
         return answers.classifications(self._call(self._stub.Classify, request, timeout), texts)
+
+    def classify_stream(
+        self,
+        texts: Iterable[Text],
+        *,
+        timeout: float | None = None,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        **options: Unpack[ClassifyOptions],
+    ) -> Iterator[StreamAnswer]:
+        """The labels of any number of texts over one call, each as soon as it is there.
+
+            for index, answer in client.classify_stream(texts):
+                ...  # answer is a Classification, or the RequestError of that text alone
+
+        Texts are taken as there is room for them, so an endless or huge iterable is fine. A full
+        server is asked again until the text's time is up.
+
+        Args:
+            texts: each as in classify.
+            timeout: seconds for one text, not for the stream; None for the client's.
+            max_in_flight: texts sent and not yet answered; answers are looked for when there are
+                so many, or no more texts.
+            options: as in classify, for all texts.
+
+        Raises:
+            RequestError: the stream ended early; texts without an answer may be sent again.
+        """
+        seconds = self._connection.seconds(timeout)
+        window = Window(texts, options, seconds=seconds, max_in_flight=max_in_flight)
+        return bulk.ask(self._stub.ClassifyStream, texts, window, self._connection.target)
 
     def tokenize(
         self, text: Text, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]

@@ -46,6 +46,11 @@ def request_error(error: grpc.RpcError, target: str) -> RequestError:
     code = error.code().name
     reason, retry_after = _rich_details(error.trailing_metadata() or ())
     message = _message(code, error.details() or "", target)
+    return error_of(code, message, reason, retry_after)
+
+
+def error_of(code: str, message: str, reason: str, retry_after: float | None) -> RequestError:
+    """The error of a status by its name."""
     kind = ERRORS.get(code, RequestError)
     return kind(code, message, reason=reason, retry_after=retry_after)
 

@@ -19,6 +19,7 @@ class Peer(classifier_pb2_grpc.ClassifierServicer):
 
     def __init__(self) -> None:
         self.answer: Callable[[pb.ClassifyRequest, grpc.ServicerContext], pb.ClassifyResponse]
+        self.stream: Callable[..., Iterator[pb.ClassifyStreamResponse]]
         self.health = health.HealthServicer()
         self.server = grpc.server(ThreadPoolExecutor(4))
         classifier_pb2_grpc.add_ClassifierServicer_to_server(self, self.server)
@@ -28,6 +29,9 @@ class Peer(classifier_pb2_grpc.ClassifierServicer):
 
     def Classify(self, request, context):  # noqa: N802  # the contract's name
         return self.answer(request, context)
+
+    def ClassifyStream(self, requests, context):  # noqa: N802  # the contract's name
+        return self.stream(requests, context)
 
     def set_serving(self, serving: bool) -> None:
         statuses = health_pb2.HealthCheckResponse

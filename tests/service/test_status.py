@@ -36,14 +36,14 @@ def row(refusal: Refusal) -> tuple[StatusCode, str]:
 
 
 @asynccontextmanager
-async def at_the_border(servicer: Any, **settings) -> AsyncIterator[Any]:
+async def at_the_border(servicer: Any, draining: bool = False) -> AsyncIterator[Any]:
     """A stub of a server that has nothing but the border and this servicer."""
     models = Models()
     if servicer is not None:
         models.add(Standing(servicer))
     border = Border(models, metrics=Metrics(), default_timeout=TIMEOUT)
-    for name, value in settings.items():
-        setattr(border, name, value)
+    if draining:
+        border.drain()
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((border.handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
