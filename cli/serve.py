@@ -60,6 +60,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--max-message-bytes", "Bytes of one request on the wire.")
 @setting("--max-attention-bytes", "Bytes of attention in one answer.")
 @setting("--max-stream-requests", "Unanswered requests of one stream; then reading on waits.")
+@setting("--max-stream-requests", "Unanswered requests of one stream; then reading on waits.")
 @setting("--default-timeout", "Seconds for callers that set no deadline.")
 @setting("--drain-delay", "Seconds between reporting not ready and refusing new work.")
 @setting("--grace", "Seconds that accepted work gets to finish when stopping.")
