@@ -1,21 +1,20 @@
 """`heedful classify`: asks a server for the labels of texts."""
 
 import json
+from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import IO
 
 import click
 
 from cli.answers import answer_record
 from cli.asking import AS_JSON, TRUNCATION, asking, say, server_options
-from heedful import Classification, Client, InvalidArgumentError
+from heedful import Classification, Client, RequestError
 from heedful.pictures.cells import cells, clip, pad
-from heedful.requests import Truncation
+from heedful.requests import Text, Truncation
+from heedful.streaming import in_order
 from heedful.tokens import visible
 
-# A server takes at least as many at once, unless it was told otherwise.
-TEXTS_PER_REQUEST = 32
 BAR_WIDTH = 30
 Texts = tuple[str, ...]
 
@@ -105,16 +104,19 @@ def _read(lines: IO[bytes], pair: bool) -> Iterator[Texts]:
 def _answers(
     client: Client, inputs: Iterable[Texts], top_k: int, truncation: Truncation
 ) -> Iterator[tuple[Texts, Classification]]:
-    rest = enumerate(inputs, start=1)
-    while batch := list(islice(rest, TEXTS_PER_REQUEST)):
-        questions = [texts[0] if len(texts) == 1 else (texts[0], texts[1]) for _, texts in batch]
-        try:
-            answers = client.classify_many(questions, top_k=top_k, truncation=truncation)
-        except InvalidArgumentError as error:
-            first, last = batch[0][0], batch[-1][0]
-            where = f" (input 0 is text {first})" if last > first > 1 else ""
-            raise click.ClickException(f"{error}{where}") from None
-        yield from zip((texts for _, texts in batch), answers, strict=True)
+    asked: deque[Texts] = deque()
+
+    def questions() -> Iterator[Text]:
+        for texts in inputs:
+            asked.append(texts)
+            yield texts[0] if len(texts) == 1 else (texts[0], texts[1])
+
+    found = client.classify_stream(questions(), top_k=top_k, truncation=truncation)
+    for number, answer in enumerate(in_order(found), start=1):
+        if isinstance(answer, RequestError):
+            where = f"text {number}: " if number > 1 or len(asked) > 1 else ""
+            raise click.ClickException(f"{where}{answer}")
+        yield asked.popleft(), answer
 
 
 def _block(texts: Texts, answer: Classification) -> str:

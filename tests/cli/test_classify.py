@@ -80,6 +80,7 @@ def test_a_pair_on_the_command_line_is_one_input(classify) -> None:
         ([""], None, 1, "empty"),
         (["a\udce9"], None, 1, "lone surrogate U+DCE9"),
         (["long " * 60], None, 1, "41"),
+        (["--file", "-"], b"a\n" + b"long " * 60 + b"\n", 1, "text 2: "),
         (["--file", "-"], b"a\n\nb\n", 1, "line 2 is empty"),
         (["--file", "-"], b"a\nb\xff\n", 1, "line 2 is not UTF-8"),
         (["--file", "-", "--pair"], b"a\tb\na\n", 1, "line 2 has 0 tabs"),
