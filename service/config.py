@@ -15,7 +15,8 @@ class ServerConfig:
     Attributes:
         host: address that the gRPC and metrics ports listen on.
         port, metrics_port: 0 takes a free one, which is logged.
-        threads: of the engine; 0 takes as many as the container's CPU quota allows.
+        instances: runs at once; 0 takes as many as fill the container's CPU quota.
+        threads: of each instance; 0 takes what the quota leaves for one.
         run_tokens: tokens of one engine run; a longer text runs alone.
         max_queue_texts, max_queue_tokens: what may wait for an engine.
         max_queue_seconds: what may wait, as the engine's work is predicted to take.
@@ -36,6 +37,7 @@ class ServerConfig:
     metrics_port: int = 9100
     backend: BackendKind = "onnx"
     device: str = "cpu"
+    instances: int = 0
     threads: int = 0
     run_tokens: int = 256
     max_queue_texts: int = 1024
@@ -53,7 +55,7 @@ class ServerConfig:
     grace: float = 20.0
 
     def __post_init__(self) -> None:
-        may_be_zero = {"port", "metrics_port", "threads", "drain_delay", "max_wait_ms"}
+        may_be_zero = {"port", "metrics_port", "instances", "threads", "drain_delay", "max_wait_ms"}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str):

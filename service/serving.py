@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -10,8 +9,10 @@ from model.bundle import Bundle
 from service.backends import Backend
 from service.backends.loading import load_backend
 from service.config import ServerConfig
+from service.instances import load_instances, plan_engines
 from service.metrics import Metrics
 from service.models import ServedModel
+from service.prediction import RunCost
 from service.quota import usable_cpus
 from service.scheduler import Scheduler
 from service.servicer import ClassifierServicer
@@ -27,10 +28,8 @@ class Loader(Protocol):
 
 
 def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
-    """The engine the settings ask for, with as many threads as there are processors for us."""
-    usable, present = usable_cpus(), os.cpu_count() or 1
-    threads = config.threads or usable
-    why = "as asked" if config.threads else f"{usable} of {present} processors are ours to use"
+    """One engine as the settings ask for it."""
+    threads = plan_engines(config, usable_cpus()).threads
     backend = load_backend(
         config.backend,
         bundle,
@@ -40,7 +39,7 @@ def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
         # CPU time of a lone request and cost a third of the texts/s on a busy machine.
         spinning=False,
     )
-    log.info("engine %s on %s, threads %d (%s)", backend.name, backend.device, threads, why)
+    log.info("engine %s on %s, threads %d", backend.name, backend.device, threads)
     return backend
 
 
@@ -58,10 +57,12 @@ async def load_served(
         BundleError: the bundle does not load, or answers its known example wrongly.
         SetupError: the engine is not installed, or does not have the device.
     """
-    backend = await asyncio.to_thread(load, bundle, config)
-    cost = await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+    backends = await asyncio.to_thread(load_instances, bundle, config, load)
+    cost = RunCost()
+    for backend in dict.fromkeys(backends):
+        cost = await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
     scheduler = Scheduler(
-        backend,
+        backends,
         metrics=metrics,
         max_queue_texts=config.max_queue_texts,
         max_queue_tokens=config.max_queue_tokens,
@@ -71,6 +72,7 @@ async def load_served(
         pad_token_id=bundle.config.pad_token_id,
         cost=cost,
     )
+    backend = backends[0]
     servicer = ClassifierServicer(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics
     )

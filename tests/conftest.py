@@ -75,7 +75,7 @@ class RunningServer:
 
     def __init__(self, bundle: Bundle, *, load=load_engine, **settings) -> None:
         self.config = ServerConfig(
-            **{"port": 0, "metrics_port": 0, "threads": 1, "grace": 5.0, **settings}
+            **{"port": 0, "metrics_port": 0, "instances": 1, "threads": 1, "grace": 5.0, **settings}
         )
         self.bundle, self._load = bundle, load
         self._ready = threading.Event()

@@ -11,7 +11,7 @@ FloatArray = npt.NDArray[np.float32]
 
 
 class Backend(Protocol):
-    """One engine with one model; run from a worker thread, one call at a time per instance.
+    """One engine with one model; run from worker threads, several at once if shared.
 
     Attributes:
         name: "onnxruntime" or "torch".
