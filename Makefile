@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PROTOS := proto/heedful/v1/classifier.proto
+PROTOS := proto/heedful/v1/classifier.proto proto/heedful/v1/admin.proto
 
 .PHONY: help demo test lint types tests browser proto bench accuracy soak format clean
 

@@ -37,12 +37,13 @@ def setting(flag: str, text: str, **options: Any) -> Callable[[Function], Functi
 Examples:
   heedful serve runs/reviews-onnx
   heedful serve runs/reviews-onnx --host 0.0.0.0 --port 50051 --metrics-port 9100
+  heedful serve --models models --allow-admin
   HEEDFUL_SERVE_THREADS=1 heedful serve runs/reviews-onnx
 
 SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends at once.
 """
 )
-@click.argument("bundle", type=click.Path(path_type=Path))
+@click.argument("bundle", required=False, type=click.Path(path_type=Path))
 @setting("--host", "Address that both ports listen on; 0.0.0.0 is every one.")
 @setting("--port", "Port of gRPC; 0 takes a free one and logs it.")
 @setting("--metrics-port", "Port that Prometheus scrapes; 0 takes a free one and logs it.")
@@ -61,6 +62,15 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--max-message-bytes", "Bytes of one request on the wire.")
 @setting("--max-attention-bytes", "Bytes of attention in one answer.")
 @setting("--max-stream-requests", "Unanswered requests of one stream; then reading on waits.")
+@setting(
+    "--models", "Folder of NAME/VERSION folders, a bundle each; followed while the server runs."
+)
+@setting("--model", "NAME=DIR: also serve this bundle, as NAME; may be repeated.", multiple=True)
+@setting("--keep-versions", "Versions of one model that stay loaded; 0 keeps all.")
+@setting("--poll-seconds", "Seconds between two looks into --models; 0 looks once.")
+@setting("--allow-admin", "Let callers load and unload models and move defaults.", is_flag=True)
+@setting("--canary-seconds", "Seconds between runs of each known example; 0 runs none.")
+@setting("--stuck-seconds", "An engine run over this makes health NOT_SERVING; 0 is never.")
 @setting("--default-timeout", "Seconds for callers that set no deadline.")
 @setting("--drain-delay", "Seconds between reporting not ready and refusing new work.")
 @setting("--grace", "Seconds that accepted work gets to finish when stopping.")
@@ -72,11 +82,13 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
     show_default=True,
     show_envvar=True,
 )
-def serve(bundle: Path, log_level: str, **settings: Any) -> None:
-    """Serves BUNDLE over gRPC, with health, reflection and Prometheus metrics."""
+def serve(bundle: Path | None, log_level: str, **settings: Any) -> None:
+    """Serves BUNDLE or several models over gRPC, with health, reflection and Prometheus metrics."""
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    if not (bundle or settings["models"] or settings["model"]):
+        raise click.UsageError("Give a BUNDLE, --model NAME=DIR or --models DIR.")
     with plain_errors(BundleError, SetupError):
         config = ServerConfig(**settings)
         from service.process import run

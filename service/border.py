@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 
 STREAM = "ClassifyStream"
 SERVICE = pb.DESCRIPTOR.services_by_name["Classifier"].full_name
-Method = Callable[[ClassifierServicer, Any, Call], Awaitable[Message]]
+Method = Callable[[Any, Call], Awaitable[Message]]
+ModelMethod = Callable[[ClassifierServicer, Any, Call], Awaitable[Message]]
 
 
 class Context(Protocol):
@@ -83,22 +84,38 @@ class Border:
     def handlers(self) -> grpc.GenericRpcHandler:
         """What to add to a grpc.aio server."""
         methods = {
-            "Classify": self._handler(
+            "Classify": self._of_model(
                 "Classify", pb.ClassifyRequest, lambda servicer, *given: servicer.classify(*given)
             ),
-            "Tokenize": self._handler(
+            "Tokenize": self._of_model(
                 "Tokenize", pb.TokenizeRequest, lambda servicer, *given: servicer.tokenize(*given)
             ),
-            "GetModel": self._handler(
-                "GetModel", pb.GetModelRequest, lambda servicer, *given: servicer.get_model(*given)
+            "GetModel": self._of_model(
+                "GetModel",
+                pb.GetModelRequest,
+                lambda servicer, *given: servicer.get_model(*given),
+                always=True,
             ),
             "ClassifyStream": grpc.stream_stream_rpc_method_handler(self._stream),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
-    def _handler(
-        self, name: str, request_type: type[Message], method: Method
+    def _of_model(
+        self, name: str, request_type: type[Message], method: ModelMethod, *, always: bool = False
     ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """A method of the model that its request names."""
+
+        async def answer(request: Any, call: Call) -> Message:
+            # The call keeps this version, whatever is loaded meanwhile.
+            with self.models.get(request.model, request.version) as served:
+                return await method(served.servicer, request, call)
+
+        return self.unary(name, request_type, answer, always=always)
+
+    def unary(
+        self, name: str, request_type: type[Message], method: Method, *, always: bool = False
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """A method as gRPC sees it, under a name for metrics; always: even while stopping."""
         duration = self._metrics.request.labels(name)
         requests = self._metrics.requests
 
@@ -110,7 +127,7 @@ class Border:
             self._num_calls += 1
             self._idle.clear()
             try:
-                answer = await self._answer(name, request_type, method, data, call)
+                answer = await self._answer(request_type, method, data, call, always)
                 code = grpc.StatusCode.OK
                 return answer
             except Exception as error:
@@ -137,22 +154,20 @@ class Border:
         return grpc.unary_unary_rpc_method_handler(handle)
 
     async def _answer(
-        self, name: str, request_type: type[Message], method: Method, data: bytes, call: Call
+        self, request_type: type[Message], method: Method, data: bytes, call: Call, always: bool
     ) -> bytes:
-        if self.draining and name != "GetModel":
+        if self.draining and not always:
             raise DrainingError
         if call.deadline <= time.monotonic():
             raise DeadlinePassedError("arriving")
         try:
-            request: Any = request_type.FromString(data)
+            request = request_type.FromString(data)
         except DecodeError:
             raise InvalidInputError(
                 f"the message is not a {request_type.DESCRIPTOR.full_name}: its bytes are "
                 "malformed, or a text is not UTF-8"
             ) from None
-        # The call keeps this version, whatever is loaded meanwhile.
-        with self.models.get(request.model, request.version) as served:
-            response = await method(served.servicer, request, call)
+        response = await method(request, call)
         start = call.answering or time.perf_counter()
         answer = response.SerializeToString()
         self._metrics.serialize.observe(time.perf_counter() - start)

@@ -27,6 +27,13 @@ class ServerConfig:
         max_message_bytes: bytes of one request on the wire.
         max_attention_bytes: attention in one answer.
         max_stream_requests: unanswered requests of one stream.
+        models: folder of NAME/VERSION folders with a bundle each, which is followed; empty is none.
+        model: bundles as NAME=DIR, each served under that name.
+        keep_versions: versions of one model that stay loaded; 0 is all.
+        poll_seconds: between two looks into the folder of models; 0 never looks again.
+        allow_admin: whether callers may load and unload models and move defaults.
+        canary_seconds: between two runs of each model's known example; 0 never runs it.
+        stuck_seconds: an engine run that takes longer makes health NOT_SERVING; 0 never does.
         default_timeout: seconds a caller gets who sets no deadline.
         drain_delay: seconds between reporting not ready and refusing new work.
         grace: seconds that accepted work gets to finish after that.
@@ -50,15 +57,23 @@ class ServerConfig:
     max_message_bytes: int = 16 << 20
     max_attention_bytes: int = 16 << 20
     max_stream_requests: int = 64
+    models: str = ""
+    model: tuple[str, ...] = ()
+    keep_versions: int = 2
+    poll_seconds: float = 10.0
+    allow_admin: bool = False
+    canary_seconds: float = 30.0
+    stuck_seconds: float = 30.0
     default_timeout: float = 30.0
     drain_delay: float = 0.0
     grace: float = 20.0
 
     def __post_init__(self) -> None:
         may_be_zero = {"port", "metrics_port", "instances", "threads", "drain_delay", "max_wait_ms"}
+        may_be_zero |= {"keep_versions", "poll_seconds", "canary_seconds", "stuck_seconds"}
         for item in fields(self):
             value = getattr(self, item.name)
-            if isinstance(value, str):
+            if isinstance(value, str | tuple | bool):
                 continue
             if not (value >= 0 if item.name in may_be_zero else value > 0):
                 raise SetupError(f"{item.name} must be positive, got {value}")

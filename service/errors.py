@@ -7,6 +7,8 @@ HeedfulError
 ├── OverloadedError        the caller: come back a little later
 ├── DeadlinePassedError    the caller: allow more time
 ├── HopelessDeadlineError  the caller: allow more time, or ask when there is less to do
+├── LoadFailedError        the operator: mend the bundle
+├── AdminOffError          the operator: allow it
 ├── LoadingError           nobody: wait until the server is ready
 ├── DrainingError          nobody: another server answers
 └── InternalFaultError     us: the log has the cause
@@ -75,6 +77,23 @@ class HopelessDeadlineError(HeedfulError):
         super().__init__(
             f"an answer would take about {needed:.2g} seconds and the deadline leaves "
             f"{max(left, 0.0):.2g}: allow more time, or ask again when there is less to do"
+        )
+
+
+class LoadFailedError(HeedfulError):
+    """A version does not load; whatever answered before still does."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the model {quoted(name)} was not loaded, nothing has changed: {reason}")
+
+
+class AdminOffError(HeedfulError):
+    """Changing models by call is not allowed on this server."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this server's models cannot be changed by calls: start it with --allow-admin, "
+            "or put a new version into its --models folder"
         )
 
 

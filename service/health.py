@@ -7,7 +7,7 @@ notifications with it, and open watches hold up a stopping server until its grac
 from __future__ import annotations  # grpc's classes take type arguments in its stubs only
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import grpc
@@ -23,16 +23,27 @@ if TYPE_CHECKING:
 
 
 class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """One status for the server, "", and for the services it names."""
+    """One status for the server, "", and the services it names, and one for each of its models.
+
+    A model is a service named "heedful.v1.Classifier/NAME", one version of it
+    "heedful.v1.Classifier/NAME/VERSION".
+    """
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = {"", *services}
+        self._models: dict[str, bool] = {}
         self._serving = self._ended = False
         self._changed = asyncio.Event()
 
-    def set_serving(self, serving: bool) -> None:
-        """Changes the status and tells whoever watches."""
+    def set_serving(self, serving: bool, models: Mapping[str, bool] | None = None) -> None:
+        """Changes the statuses and tells whoever watches.
+
+        Args:
+            models: service names of models, and whether they answer; None leaves them as they are.
+        """
         self._serving = serving
+        if models is not None:
+            self._models = dict(models)
         self._notify()
 
     def end_watches(self) -> None:
@@ -65,9 +76,11 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
                 await changed.wait()
 
     def _status(self, service: str) -> int:
-        if service not in self._services:
-            return int(SERVICE_UNKNOWN)
-        return int(SERVING if self._serving else NOT_SERVING)
+        if service in self._services:
+            return int(SERVING if self._serving else NOT_SERVING)
+        if service in self._models:
+            return int(SERVING if self._models[service] else NOT_SERVING)
+        return int(SERVICE_UNKNOWN)
 
     def _notify(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

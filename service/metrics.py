@@ -77,6 +77,18 @@ class Metrics:
         )
         tokens = counter("tokens", "Tokens computed: of texts, or filling rows up.", "kind")
         self.real_tokens, self.padding_tokens = tokens.labels("real"), tokens.labels("padding")
+        self.model_loads = counter(
+            "model_loads", "Versions loaded, or failed to load.", "model", "outcome"
+        )
+        self.canary_runs = counter(
+            "canary_runs", "Runs of known examples, by how they went.", "model", "outcome"
+        )
+        self.model_ready = Gauge(
+            "heedful_model_ready",
+            "1 while this version answers as it should.",
+            ["model", "version"],
+            registry=registry,
+        )
         self.ready = Gauge("heedful_ready", "1 while health is SERVING.", registry=registry)
         self.model_info = Gauge(
             "heedful_model_info",

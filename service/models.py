@@ -5,13 +5,14 @@ the version it took until it has its answer.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Self
 
 from model.bundle import Bundle
 from model.errors import InvalidInputError
 from service.backends import Backend
+from service.backends.timed import TimedEngine
 from service.errors import LoadingError, NotFoundError, listed
 from service.scheduler import Scheduler
 from service.servicer import ClassifierServicer
@@ -22,13 +23,21 @@ class ServedModel:
 
     Attributes:
         servicer: answers calls.
+        engines: those that run for it, to be asked whether they are stuck.
     """
 
     def __init__(
-        self, bundle: Bundle, backend: Backend, scheduler: Scheduler, servicer: ClassifierServicer
+        self,
+        bundle: Bundle,
+        backend: Backend,
+        scheduler: Scheduler,
+        servicer: ClassifierServicer,
+        engines: Sequence[TimedEngine] = (),
     ) -> None:
         self.bundle, self.backend = bundle, backend
-        self.scheduler, self.servicer = scheduler, servicer
+        self.scheduler, self.servicer, self.engines = scheduler, servicer, engines
+        # What is wrong with it now, by who found it; empty while it answers as it should.
+        self.troubles: dict[str, str] = {}
         self._num_calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -40,6 +49,11 @@ class ServedModel:
     @property
     def version(self) -> str:
         return self.bundle.manifest.version
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with it, in a sentence; empty if nothing is."""
+        return "; ".join(self.troubles.values())
 
     @property
     def described(self) -> tuple[str, str, str, str, str]:
@@ -78,6 +92,7 @@ class Models:
         self.default_name = default_name
         self._versions: dict[str, dict[str, ServedModel]] = {}
         self._defaults: dict[str, str] = {}
+        self._had_any = False
 
     def get(self, name: str = "", version: str = "") -> ServedModel:
         """The model a caller asks for; empty means the default one.
@@ -90,7 +105,7 @@ class Models:
         name = name or self._only_name()
         versions = self._versions.get(name)
         if versions is None:
-            if not self._versions:
+            if not self._had_any:
                 raise LoadingError
             raise NotFoundError("model", name, *self._versions)
         served = versions.get(version or self._defaults[name])
@@ -100,8 +115,9 @@ class Models:
 
     def add(self, model: ServedModel, *, default: bool = True) -> ServedModel | None:
         """Takes a version into service and returns the one it replaces, if any."""
+        self._had_any = True
         versions = self._versions.setdefault(model.name, {})
-        replaced = versions.get(model.version)
+        replaced = versions.pop(model.version, None)
         versions[model.version] = model
         if default or model.name not in self._defaults:
             self._defaults[model.name] = model.version
@@ -130,6 +146,10 @@ class Models:
     def default_version(self, name: str) -> str:
         """The version that callers get who name none; empty if the model is not served."""
         return self._defaults.get(name, "")
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a model, in the order they were loaded."""
+        return list(self._versions.get(name, ()))
 
     def names(self) -> list[str]:
         return list(self._versions)

@@ -13,8 +13,10 @@ from service.server import Server
 log = logging.getLogger(__name__)
 
 
-def run(config: ServerConfig, path: Path) -> int:
-    """Serves a bundle until SIGTERM or SIGINT; a second signal ends at once.
+def run(config: ServerConfig, path: Path | None = None) -> int:
+    """Serves a bundle, and the models that the settings name, until SIGTERM or SIGINT.
+
+    A second signal ends at once.
 
     Returns:
         The exit code: 0 when everything that was accepted is answered.
@@ -23,10 +25,10 @@ def run(config: ServerConfig, path: Path) -> int:
         BundleError: the bundle is not one, was changed, or does not load.
         SetupError: a port, device or package is not to be had.
     """
-    return asyncio.run(_serve(config, load_bundle(path)))
+    return asyncio.run(_serve(config, load_bundle(path) if path else None))
 
 
-async def _serve(config: ServerConfig, bundle: Bundle) -> int:
+async def _serve(config: ServerConfig, bundle: Bundle | None) -> int:
     stopping = asyncio.Event()
     _on_signals(stopping)
     server = Server(config, bundle)

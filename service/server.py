@@ -13,13 +13,18 @@ from grpc_reflection.v1alpha import reflection
 
 from model.bundle import Bundle
 from model.errors import SetupError
+from service.admin import ADMIN_SERVICE, Administration
 from service.border import SERVICE, Border
 from service.config import ServerConfig
+from service.folders import Source
 from service.health import Health
 from service.metrics import Metrics, MetricsServer
 from service.models import Models
 from service.quota import usable_cpus
-from service.serving import Loader, load_engine, load_served
+from service.repository import Repository
+from service.serving import Loader, load_engine
+from service.watchdog import Watchdog
+from service.watching import FolderWatch
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +37,23 @@ LAST_SECONDS = 1.0
 
 
 class Server:
-    """One server on one bundle; start, then stop, inside one running event loop."""
+    """One server; start, then stop, inside one running event loop.
 
-    def __init__(self, config: ServerConfig, bundle: Bundle, load: Loader = load_engine) -> None:
-        self.config, self.bundle, self._load = config, bundle, load
+    Attributes:
+        models: those that answer.
+        repository: what changes them.
+    """
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        bundle: Bundle | None = None,
+        load: Loader = load_engine,
+    ) -> None:
+        """Takes the settings, and the bundle for callers who name no model."""
+        self.config = config
         self.metrics = Metrics()
-        self.models = Models(default_name=bundle.manifest.name)
+        self.models = Models()
         self.metrics.watch(self.models)
         self._border = Border(
             self.models,
@@ -49,6 +65,24 @@ class Server:
         self._executor = ThreadPoolExecutor(
             min(usable_cpus(), MAX_TOKENIZER_THREADS), thread_name_prefix="tokenizer"
         )
+        self.repository = Repository(
+            config,
+            self.models,
+            [Source(bundle.path, opened=bundle)] if bundle else [],
+            load=load,
+            executor=self._executor,
+            metrics=self.metrics,
+            changed=self._refresh,
+        )
+        self._watchdog = Watchdog(
+            self.models,
+            stuck_seconds=config.stuck_seconds,
+            canary_seconds=config.canary_seconds,
+            metrics=self.metrics,
+            changed=self._refresh,
+        )
+        self._background: list[asyncio.Task[None]] = []
+        self._ready = False
         self._server = self._grpc_server()
         self._metrics_server: MetricsServer | None = None
         self.port = 0
@@ -67,12 +101,12 @@ class Server:
         """Listens with health NOT_SERVING, loads and checks the engine, then serves.
 
         Raises:
-            SetupError: a port, device or package is not to be had.
-            BundleError: the bundle does not load, or answers its known example wrongly.
+            SetupError: a port, device or package is not to be had, or there is no model.
+            BundleError: a bundle given by name does not load, or answers its known example wrongly.
         """
         try:
             await self._listen()
-            await self._load_engine()
+            await self._load_models()
         except BaseException:
             await self.stop()
             raise
@@ -83,7 +117,10 @@ class Server:
         Returns:
             False if an engine did not come back within the grace.
         """
-        self._set_serving(False)
+        for task in self._background:
+            task.cancel()
+        self._ready = False
+        self._refresh()
         if len(self.models):
             await asyncio.sleep(self.config.drain_delay)
         self._border.drain()
@@ -97,9 +134,7 @@ class Server:
                 await asyncio.sleep(LINGER_SECONDS)
         await self._server.stop(max(0.0, end - time.monotonic()))
         left = max(LAST_SECONDS, end - time.monotonic())
-        finished = all(
-            await asyncio.gather(*(served.scheduler.close(left) for served in self.models))
-        )
+        finished = await self.repository.close(left)
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self._metrics_server is not None:
             self._metrics_server.stop()
@@ -118,28 +153,38 @@ class Server:
         log.info("listening on %s", self.address)
         log.info("metrics on %s", self.metrics_url)
 
-    async def _load_engine(self) -> None:
+    async def _load_models(self) -> None:
         start = time.monotonic()
-        served = await load_served(
-            self.bundle,
-            self.config,
-            load=self._load,
-            executor=self._executor,
-            metrics=self.metrics,
-        )
-        self.models.add(served)
-        self.metrics.model_info.labels(*served.described).set(1)
-        self._set_serving(True)
+        await self.repository.start()
+        work = [self._watchdog.run()]
+        if self.config.models and self.config.poll_seconds:
+            watch = FolderWatch(self.repository, self.config.poll_seconds)
+            await watch.remember()
+            work.append(watch.run())
+        self._background = [asyncio.create_task(item) for item in work]
+        self._ready = True
+        self._refresh()
         log.info(
-            "ready after %.1f s: model %s, version %s, %s",
+            "ready after %.1f s: %s",
             time.monotonic() - start,
-            served.name,
-            served.version,
-            served.backend.precision,
+            "; ".join(
+                f"model {served.name}, version {served.version}, {served.backend.precision}"
+                for served in self.models
+            ),
         )
 
-    def _set_serving(self, serving: bool) -> None:
-        self._health.set_serving(serving)
+    def _refresh(self) -> None:
+        """Tells health and metrics what answers now."""
+        models: dict[str, bool] = {}
+        self.metrics.model_ready.clear()
+        for served in self.models:
+            well = not served.trouble
+            models[f"{SERVICE}/{served.name}/{served.version}"] = well and self._ready
+            if served.version == self.models.default_version(served.name):
+                models[f"{SERVICE}/{served.name}"] = well and self._ready
+            self.metrics.model_ready.labels(served.name, served.version).set(well)
+        serving = self._ready and bool(models) and all(models.values())
+        self._health.set_serving(serving, models)
         self.metrics.ready.set(serving)
 
     def _grpc_server(self) -> "grpc.aio.Server":
@@ -152,10 +197,13 @@ class Server:
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
             ]
         )
-        server.add_generic_rpc_handlers((self._border.handlers(),))
+        administration = Administration(self.repository, allowed=self.config.allow_admin)
+        server.add_generic_rpc_handlers(
+            (self._border.handlers(), *administration.handlers(self._border))
+        )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
-            (SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
+            (SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
         )
         return server
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from model.bundle import Bundle
 from service.backends import Backend
 from service.backends.loading import load_backend
+from service.backends.timed import TimedEngine
 from service.config import ServerConfig
 from service.instances import load_instances, plan_engines
 from service.metrics import Metrics
@@ -61,8 +62,9 @@ async def load_served(
     cost = RunCost()
     for backend in dict.fromkeys(backends):
         cost = await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+    engines = [TimedEngine(backend) for backend in backends]
     scheduler = Scheduler(
-        backends,
+        engines,
         metrics=metrics,
         max_queue_texts=config.max_queue_texts,
         max_queue_tokens=config.max_queue_tokens,
@@ -76,4 +78,4 @@ async def load_served(
     servicer = ClassifierServicer(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics
     )
-    return ServedModel(bundle, backend, scheduler, servicer)
+    return ServedModel(bundle, backend, scheduler, servicer, engines)

@@ -11,11 +11,13 @@ from google.rpc.status_pb2 import Status as RpcStatus
 
 from model.errors import HeedfulError, InvalidInputError
 from service.errors import (
+    AdminOffError,
     AttentionTooLargeError,
     DeadlinePassedError,
     DrainingError,
     HopelessDeadlineError,
     InternalFaultError,
+    LoadFailedError,
     LoadingError,
     NotFoundError,
     OverloadedError,
@@ -34,6 +36,8 @@ TABLE: dict[type[HeedfulError], tuple[grpc.StatusCode, str]] = {
     OverloadedError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     DeadlinePassedError: (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
     HopelessDeadlineError: (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_HOPELESS"),
+    LoadFailedError: (grpc.StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
+    AdminOffError: (grpc.StatusCode.FAILED_PRECONDITION, "ADMIN_OFF"),
     LoadingError: (grpc.StatusCode.UNAVAILABLE, "LOADING"),
     DrainingError: (grpc.StatusCode.UNAVAILABLE, "DRAINING"),
     InternalFaultError: (grpc.StatusCode.INTERNAL, "INTERNAL_FAULT"),

@@ -15,7 +15,8 @@ from tests.service.calls import Caller, texts
 
 LABEL_NAMES = {
     *("method", "code", "reason", "stage", "kind", "le"),
-    *("model", "version", "backend", "device", "precision", "generation", "implementation"),
+    *("model", "version", "backend", "device", "precision", "outcome"),
+    *("generation", "implementation"),
     *("major", "minor", "patchlevel"),
 }
 

@@ -14,11 +14,13 @@ from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from model.errors import HeedfulError, InvalidInputError
 from service.border import Border
 from service.errors import (
+    AdminOffError,
     AttentionTooLargeError,
     DeadlinePassedError,
     DrainingError,
     HopelessDeadlineError,
     InternalFaultError,
+    LoadFailedError,
     LoadingError,
     NotFoundError,
     OverloadedError,
@@ -87,6 +89,8 @@ ROWS = [
     (OverloadedError("texts", 5, 0.25), StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
     (DeadlinePassedError("queued"), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
     (HopelessDeadlineError(2.0, 0.5), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_HOPELESS"),
+    (LoadFailedError("a", "broken"), StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
+    (AdminOffError(), StatusCode.FAILED_PRECONDITION, "ADMIN_OFF"),
     (LoadingError(), StatusCode.UNAVAILABLE, "LOADING"),
     (DrainingError(), StatusCode.UNAVAILABLE, "DRAINING"),
     (InternalFaultError(), StatusCode.INTERNAL, "INTERNAL_FAULT"),

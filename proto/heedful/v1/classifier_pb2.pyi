@@ -30,6 +30,14 @@ class ProblemType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PROBLEM_TYPE_UNSPECIFIED: _ClassVar[ProblemType]
     PROBLEM_TYPE_SINGLE_LABEL: _ClassVar[ProblemType]
     PROBLEM_TYPE_MULTI_LABEL: _ClassVar[ProblemType]
+
+class ModelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODEL_STATE_UNSPECIFIED: _ClassVar[ModelState]
+    MODEL_STATE_LOADING: _ClassVar[ModelState]
+    MODEL_STATE_READY: _ClassVar[ModelState]
+    MODEL_STATE_DRAINING: _ClassVar[ModelState]
+    MODEL_STATE_FAILED: _ClassVar[ModelState]
 TRUNCATION_ERROR: Truncation
 TRUNCATION_HEAD: Truncation
 TRUNCATION_TAIL: Truncation
@@ -42,6 +50,11 @@ ATTENTION_ENCODING_UINT8_ROW_MAX: AttentionEncoding
 PROBLEM_TYPE_UNSPECIFIED: ProblemType
 PROBLEM_TYPE_SINGLE_LABEL: ProblemType
 PROBLEM_TYPE_MULTI_LABEL: ProblemType
+MODEL_STATE_UNSPECIFIED: ModelState
+MODEL_STATE_LOADING: ModelState
+MODEL_STATE_READY: ModelState
+MODEL_STATE_DRAINING: ModelState
+MODEL_STATE_FAILED: ModelState
 
 class Input(_message.Message):
     __slots__ = ("text", "pair", "token_ids")
@@ -308,3 +321,33 @@ class GetModelResponse(_message.Message):
     precision: str
     attention: bool
     def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., created: _Optional[str] = ..., labels: _Optional[_Iterable[str]] = ..., problem_type: _Optional[_Union[ProblemType, str]] = ..., max_tokens: _Optional[int] = ..., max_inputs: _Optional[int] = ..., max_attention_bytes: _Optional[int] = ..., vocab_size: _Optional[int] = ..., hidden_size: _Optional[int] = ..., num_hidden_layers: _Optional[int] = ..., num_attention_heads: _Optional[int] = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., precision: _Optional[str] = ..., attention: bool = ...) -> None: ...
+
+class ListModelsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListModelsResponse(_message.Message):
+    __slots__ = ("models",)
+    MODELS_FIELD_NUMBER: _ClassVar[int]
+    models: _containers.RepeatedCompositeFieldContainer[ModelVersion]
+    def __init__(self, models: _Optional[_Iterable[_Union[ModelVersion, _Mapping]]] = ...) -> None: ...
+
+class ModelVersion(_message.Message):
+    __slots__ = ("model", "version", "state", "reason", "is_default", "backend", "device", "precision")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    IS_DEFAULT_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: str
+    state: ModelState
+    reason: str
+    is_default: bool
+    backend: str
+    device: str
+    precision: str
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[str] = ..., state: _Optional[_Union[ModelState, str]] = ..., reason: _Optional[str] = ..., is_default: bool = ..., backend: _Optional[str] = ..., device: _Optional[str] = ..., precision: _Optional[str] = ...) -> None: ...

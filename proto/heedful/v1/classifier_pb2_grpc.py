@@ -62,6 +62,11 @@ class ClassifierStub(object):
                 request_serializer=heedful_dot_v1_dot_classifier__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=heedful_dot_v1_dot_classifier__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/heedful.v1.Classifier/ListModels',
+                request_serializer=heedful_dot_v1_dot_classifier__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=heedful_dot_v1_dot_classifier__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
 
 
 class ClassifierServicer(object):
@@ -108,6 +113,13 @@ class ClassifierServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListModels(self, request, context):
+        """Lists every version of every model, and where it stands. Never refused for load.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ClassifierServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -130,6 +142,11 @@ def add_ClassifierServicer_to_server(servicer, server):
                     servicer.GetModel,
                     request_deserializer=heedful_dot_v1_dot_classifier__pb2.GetModelRequest.FromString,
                     response_serializer=heedful_dot_v1_dot_classifier__pb2.GetModelResponse.SerializeToString,
+            ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=heedful_dot_v1_dot_classifier__pb2.ListModelsRequest.FromString,
+                    response_serializer=heedful_dot_v1_dot_classifier__pb2.ListModelsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -248,6 +265,33 @@ class Classifier(object):
             '/heedful.v1.Classifier/GetModel',
             heedful_dot_v1_dot_classifier__pb2.GetModelRequest.SerializeToString,
             heedful_dot_v1_dot_classifier__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/heedful.v1.Classifier/ListModels',
+            heedful_dot_v1_dot_classifier__pb2.ListModelsRequest.SerializeToString,
+            heedful_dot_v1_dot_classifier__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,
