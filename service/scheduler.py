@@ -52,7 +52,11 @@ class _Run:
 
 
 class Scheduler:
-    """The queue and its engines; build and use it inside one running event loop."""
+    """The queue and its engines; build and use it inside one running event loop.
+
+    Attributes:
+        num_runs: engine runs that have ended.
+    """
 
     def __init__(
         self,
@@ -84,7 +88,7 @@ class Scheduler:
         self._lock = threading.Condition()
         self._open: set[Ticket] = set()
         self._closing = False
-        self._num_running = 0
+        self.num_runs = self._num_running = 0
         self._num_working = len(engines)
         self._forecast = Forecast(self._waiting, len(engines), max_run_tokens, cost or RunCost())
         self._all_ended = asyncio.Event()
@@ -358,6 +362,7 @@ class Scheduler:
             log.debug("The event loop was closed before an engine's last run ended")
 
     def _settle(self, run: _Run) -> None:
+        self.num_runs += 1
         for text, result in zip(run.texts, run.results, strict=True):
             if text.ticket.future.done():
                 self._metrics.wasted_tokens.inc(text.num_tokens)

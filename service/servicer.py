@@ -19,6 +19,7 @@ from service.metrics import Metrics
 from service.questions import Question, Reader, Source
 from service.scheduler import Scheduler
 from service.scores import LabelScorer
+from service.statistics import Statistics
 from service.tickets import Outcome
 from service.tokenizing import Tokenizing
 
@@ -34,6 +35,10 @@ class Call:
     started: float = field(default_factory=time.perf_counter)
     # When the results were there and the answer began to be built.
     answering: float | None = None
+
+    def shorten(self, seconds: float) -> None:
+        """Takes a deadline from now for the call's own, if it is the earlier one."""
+        self.deadline = min(self.deadline, time.monotonic() + seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class ClassifierServicer:
     Attributes:
         reader: checks what callers send against this model and the server's limits.
         scorer: turns logits into labels.
+        statistics: what it has done so far.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class ClassifierServicer:
         self._config, self._executor, self._metrics = config, executor, metrics
         self.reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
         self.scorer = LabelScorer(manifest.labels, manifest.problem_type)
+        self.statistics = Statistics()
         self._tokenizing = Tokenizing(
             bundle.text_encoder(),
             executor=executor,
@@ -96,6 +103,22 @@ class ClassifierServicer:
 
     async def compute(self, question: Question, call: Call) -> Computed:
         """The way of every question, whatever protocol it came by; all or nothing."""
+        try:
+            computed = await self._compute(question, call)
+        except BaseException:
+            self.statistics.fail.add(time.perf_counter() - call.started)
+            raise
+        call.answering = time.perf_counter()
+        self.statistics.answered(
+            call.answering - call.started,
+            num_texts=len(computed.encodings),
+            queue_seconds=computed.outcome.queue_seconds,
+            tokenize_seconds=computed.tokenize_seconds,
+            compute_seconds=computed.outcome.compute_seconds,
+        )
+        return computed
+
+    async def _compute(self, question: Question, call: Call) -> Computed:
         if question.attention and not self._backend.has_attention:
             raise UnsupportedError(
                 f"this bundle answers no attention with {self._backend.name}: ask without, or "
@@ -114,7 +137,6 @@ class ClassifierServicer:
             attention=question.attention,
             deadline=call.deadline,
         )
-        call.answering = time.perf_counter()
         return Computed(encodings, outcome, tokenize_seconds)
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:
