@@ -87,6 +87,7 @@ class Repository:
         self._draining: list[ServedModel] = []
         self._one_change = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._drains: set[asyncio.Task[None]] = set()
         self._closing = False
 
     async def start(self) -> None:
@@ -178,6 +179,10 @@ class Repository:
         """Whether one more version of a model would stay loaded."""
         keep = self._config.keep_versions
         return not keep or len(self.models.versions(name)) < keep
+
+    async def drained(self) -> None:
+        """Waits until what is leaving has left."""
+        await asyncio.gather(*self._drains)
 
     async def close(self, timeout: float) -> bool:
         """Ends what is loading and finishes what was accepted; False if an engine is stuck."""
@@ -294,7 +299,10 @@ class Repository:
         self._draining.append(served)
         if served.described not in {other.described for other in self.models}:
             self._metrics.model_info.remove(*served.described)
-        return self._spawn(self._drain(served))
+        drain = self._spawn(self._drain(served))
+        self._drains.add(drain)
+        drain.add_done_callback(self._drains.discard)
+        return drain
 
     async def _drain(self, served: ServedModel) -> None:
         """Lets a version's calls end, then its engine; with it goes its memory."""

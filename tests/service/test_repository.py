@@ -1,0 +1,203 @@
+"""Versions are loaded beside each other, take over, and leave without a trace."""
+
+import asyncio
+import gc
+import weakref
+
+import grpc
+import pytest
+
+from heedful.v1 import admin_pb2 as admin
+from heedful.v1 import classifier_pb2 as pb
+from model.bundle import BundleError
+from model.errors import SetupError
+from service.config import ServerConfig
+from service.server import Server
+from tests.service.calls import TIMEOUT, refusal_of, texts
+from tests.service.shelves import Shelf, on_the_wire, spoil
+
+READY, FAILED = pb.MODEL_STATE_READY, pb.MODEL_STATE_FAILED
+FREE = {"port": 0, "metrics_port": 0}
+
+
+@pytest.fixture
+def shelf(tmp_path, tiny_bundle) -> Shelf:
+    shelf = Shelf(tmp_path / "models", tiny_bundle)
+    shelf.put("reviews", "9")
+    shelf.put("reviews", "10")
+    return shelf
+
+
+async def refused(call) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await call
+    refusal = refusal_of(error.value)
+    return refusal.code, refusal.message
+
+
+async def test_the_highest_version_answers_who_names_none(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        assert await wire.versions("", "9", "10") == ["10", "9", "10"]
+        rows = await wire.rows()
+        assert {key: row.state for key, row in rows.items()} == {
+            ("reviews", "9"): READY,
+            ("reviews", "10"): READY,
+        }
+        assert [key for key, row in rows.items() if row.is_default] == [("reviews", "10")]
+
+
+async def test_no_more_versions_are_loaded_than_are_kept(shelf) -> None:
+    shelf.put("reviews", "11")
+    async with on_the_wire(shelf) as wire:
+        assert set(await wire.rows()) == {("reviews", "10"), ("reviews", "11")}
+        shelf.put("reviews", "12")
+        await wire.server.repository.load("reviews")
+        assert wire.server.models.versions("reviews") == ["11", "12"]
+
+
+async def test_models_given_by_name_stand_beside_the_bundle(tiny_bundle, shelf) -> None:
+    settings = {"models": "", "model": (f"other={shelf.folder}/reviews/9",)}
+    async with on_the_wire(shelf, tiny_bundle, **settings) as wire:
+        for asked, answered in (("", "tiny"), ("tiny", "tiny"), ("other", "other")):
+            answer = await wire.classifier.Classify(texts("a", model=asked), timeout=TIMEOUT)
+            assert answer.model == answered
+            assert answer.version == tiny_bundle.manifest.version
+        code, message = await refused(wire.classifier.Tokenize(pb.TokenizeRequest(model="third")))
+        assert code is grpc.StatusCode.NOT_FOUND
+        assert "'other' or 'tiny'" in message
+
+
+async def test_of_several_models_one_must_be_named(shelf) -> None:
+    shelf.put("mails", "1")
+    async with on_the_wire(shelf) as wire:
+        code, message = await refused(wire.classifier.Classify(texts("a")))
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "'mails' or 'reviews'" in message
+
+
+async def test_a_call_keeps_the_version_it_began_on_and_the_old_one_drains(shelf) -> None:
+    async with on_the_wire(shelf, keep_versions=1) as wire:
+        old = shelf.engines["10"]
+        old.gate.clear()
+        old.started.clear()
+        begun = wire.classifier.Classify(texts("a"), timeout=TIMEOUT)
+        await asyncio.to_thread(old.started.wait, TIMEOUT)
+        shelf.put("reviews", "11")
+        answer = await wire.admin.LoadModel(admin.LoadModelRequest(model="reviews"))
+        assert (answer.previous_default_version, answer.default_version) == ("10", "11")
+        assert await wire.versions("") == ["11"]
+        assert (await wire.rows())["reviews", "10"].state == pb.MODEL_STATE_DRAINING
+        old.gate.set()
+        assert (await begun).version == "10"
+
+
+async def test_a_reloaded_versions_engine_is_gone_after_it_has_drained(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        repository = wire.server.repository
+        await wire.versions("", "")
+        served = weakref.ref(wire.server.models.get("reviews", "10"))
+        engine = weakref.ref(shelf.engines.pop("10"))
+        await repository.load("reviews", "10")
+        await repository.drained()
+        gc.collect()
+        assert served() is None
+        assert engine() is None
+        assert await wire.versions("10") == ["10"]
+
+
+async def test_a_broken_new_version_leaves_the_old_one_serving_and_is_told(shelf, caplog) -> None:
+    async with on_the_wire(shelf) as wire:
+        spoil(shelf.put("reviews", "11"))
+        call = wire.admin.LoadModel(admin.LoadModelRequest(model="reviews"))
+        code, message = await refused(call)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "known example" in message
+        assert await wire.versions("", "10") == ["10", "10"]
+        row = (await wire.rows())["reviews", "11"]
+        assert row.state == FAILED
+        assert "known example" in row.reason
+        assert "known example" in caplog.text
+        metrics = wire.server.metrics.registry
+        labels = {"model": "reviews", "outcome": "failed"}
+        assert metrics.get_sample_value("heedful_model_loads_total", labels) == 1
+
+
+async def test_a_version_that_cannot_be_loaded_anew_goes_on_and_says_so(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        spoil(shelf.folder / "reviews" / "10")
+        await refused(wire.admin.LoadModel(admin.LoadModelRequest(model="reviews")))
+        row = (await wire.rows())["reviews", "10"]
+        assert row.state == READY
+        assert "not loaded anew" in row.reason
+        assert await wire.versions("10") == ["10"]
+
+
+async def test_the_default_can_be_rolled_back_and_a_version_be_kept_beside_it(shelf) -> None:
+    async with on_the_wire(shelf, keep_versions=3) as wire:
+        request = admin.SetDefaultVersionRequest(model="reviews", version="9")
+        answer = await wire.admin.SetDefaultVersion(request)
+        assert answer.previous_default_version == "10"
+        assert await wire.versions("") == ["9"]
+        shelf.put("reviews", "11")
+        beside = admin.LoadModelRequest(model="reviews", keep_default=True)
+        assert (await wire.admin.LoadModel(beside)).default_version == "9"
+        assert await wire.versions("", "11") == ["9", "11"]
+        gone = admin.SetDefaultVersionRequest(model="reviews", version="8")
+        code, message = await refused(wire.admin.SetDefaultVersion(gone))
+        assert code is grpc.StatusCode.NOT_FOUND
+        assert "'9'" in message
+
+
+async def test_what_is_unloaded_is_not_found_and_can_come_back(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        request = admin.UnloadModelRequest(model="reviews", version="10")
+        answer = await wire.admin.UnloadModel(request)
+        assert (list(answer.versions), answer.default_version) == (["10"], "9")
+        assert await wire.versions("") == ["9"]
+        answer = await wire.admin.UnloadModel(admin.UnloadModelRequest(model="reviews"))
+        assert list(answer.versions) == ["9"]
+        code, _ = await refused(wire.classifier.Classify(texts("a")))
+        assert code is grpc.StatusCode.NOT_FOUND
+        await wire.admin.LoadModel(admin.LoadModelRequest(model="reviews"))
+        assert await wire.versions("") == ["10"]
+
+
+async def test_only_what_the_operator_named_can_be_loaded(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        for name in ("../models/reviews", "/etc", "other"):
+            call = wire.admin.LoadModel(admin.LoadModelRequest(model=name))
+            assert (await refused(call))[0] is grpc.StatusCode.NOT_FOUND
+        call = wire.admin.LoadModel(admin.LoadModelRequest(model="reviews", version="../9"))
+        assert (await refused(call))[0] is grpc.StatusCode.NOT_FOUND
+        for request in (admin.LoadModelRequest(), admin.UnloadModelRequest()):
+            method = request.DESCRIPTOR.name.removesuffix("Request")
+            code, message = await refused(getattr(wire.admin, method)(request))
+            assert code is grpc.StatusCode.INVALID_ARGUMENT
+            assert "names no model" in message
+
+
+@pytest.mark.parametrize("method", ["LoadModel", "UnloadModel", "SetDefaultVersion"])
+async def test_changes_by_call_are_off_unless_allowed(shelf, method) -> None:
+    async with on_the_wire(shelf, allow_admin=False) as wire:
+        request = getattr(admin, f"{method}Request")(model="reviews", version="9")
+        code, message = await refused(getattr(wire.admin, method)(request))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "--allow-admin" in message
+        assert set(await wire.rows()) == {("reviews", "9"), ("reviews", "10")}
+
+
+async def test_a_server_starts_with_what_loads_and_not_with_nothing(shelf) -> None:
+    spoil(shelf.folder / "reviews" / "10")
+    async with on_the_wire(shelf) as wire:
+        assert await wire.versions("") == ["9"]
+        assert (await wire.rows())["reviews", "10"].state == FAILED
+    spoil(shelf.folder / "reviews" / "9")
+    config = ServerConfig(models=str(shelf.folder), **FREE)
+    with pytest.raises(SetupError, match=r"could be loaded.*known example"):
+        await Server(config, None, shelf.load).start()
+    with pytest.raises(SetupError, match="cannot be read"):
+        await Server(ServerConfig(models=str(shelf.folder / "no"), **FREE)).start()
+    with pytest.raises(SetupError, match="NAME=DIR"):
+        Server(ServerConfig(model=("reviews",), **FREE))
+    with pytest.raises(BundleError, match=r"no bundle\.json"):
+        await Server(ServerConfig(model=(f"a={shelf.folder}",), **FREE)).start()
