@@ -34,6 +34,9 @@ class ServerConfig:
         allow_admin: whether callers may load and unload models and move defaults.
         canary_seconds: between two runs of each model's known example; 0 never runs it.
         stuck_seconds: an engine run that takes longer makes health NOT_SERVING; 0 never does.
+        tls_cert, tls_key: PEM files; empty serves plain text.
+        tls_client_ca: PEM file; callers must show a certificate that it has signed.
+        tokens_file: bearer tokens, one a line; empty lets anybody call.
         default_timeout: seconds a caller gets who sets no deadline.
         drain_delay: seconds between reporting not ready and refusing new work.
         grace: seconds that accepted work gets to finish after that.
@@ -64,6 +67,10 @@ class ServerConfig:
     allow_admin: bool = False
     canary_seconds: float = 30.0
     stuck_seconds: float = 30.0
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tokens_file: str = ""
     default_timeout: float = 30.0
     drain_delay: float = 0.0
     grace: float = 20.0
@@ -82,11 +89,19 @@ class ServerConfig:
                 raise SetupError(f"{name} must be at most 65535, got {getattr(self, name)}")
         if self.port and self.port == self.metrics_port:
             raise SetupError(f"port and metrics_port are both {self.port}: choose two")
+        self._check_transport()
         if self.max_queue_texts < self.max_inputs:
             raise SetupError(
                 f"max_queue_texts {self.max_queue_texts} is under max_inputs {self.max_inputs}: "
                 "a full request could never be admitted"
             )
+
+    def _check_transport(self) -> None:
+        if bool(self.tls_cert) != bool(self.tls_key):
+            given, lacking = ("cert", "key") if self.tls_cert else ("key", "cert")
+            raise SetupError(f"--tls-{given} is given without --tls-{lacking}: TLS needs both")
+        if self.tls_client_ca and not self.tls_cert:
+            raise SetupError("--tls-client-ca is given without --tls-cert and --tls-key")
 
     @property
     def address(self) -> str:

@@ -1,6 +1,7 @@
 """What can go wrong while serving, named by who must act; status codes are in status.py.
 
 HeedfulError
+├── UnauthenticatedError   the caller: show a token that is known here
 ├── NotFoundError          the caller: ask for what is served
 ├── UnsupportedError       the caller: this bundle or backend cannot do it
 ├── AttentionTooLargeError the caller: ask for less
@@ -19,6 +20,13 @@ from collections.abc import Sequence
 from model.errors import HeedfulError
 
 LISTED_NAMES = 8
+
+
+class UnauthenticatedError(HeedfulError):
+    """The caller has not shown who it is; the message is the same whatever was asked."""
+
+    def __init__(self) -> None:
+        super().__init__("a valid bearer token is needed: send one as authorization metadata")
 
 
 class NotFoundError(HeedfulError):

@@ -64,6 +64,9 @@ class Metrics:
         self.refusals = counter("refusals", "Requests refused, by the reason given.", "reason")
         self.departed = counter("departed", "Requests given up, by how far they were.", "stage")
         self.wasted_tokens = counter("wasted_tokens", "Tokens computed for callers that had left.")
+        self.file_reloads = counter(
+            "file_reloads", "Files that changed while running, taken or refused.", "file", "outcome"
+        )
         self.request = seconds("request", "From a request's bytes to its answer's.", "method")
         self.tokenize = seconds("tokenize", "Text to token ids, per request.")
         self.queue = seconds("queue", "Waiting for an engine, per request.")

@@ -23,6 +23,7 @@ from service.models import Models
 from service.quota import usable_cpus
 from service.repository import Repository
 from service.serving import Loader, load_engine
+from service.transport import Transport
 from service.watchdog import Watchdog
 from service.watching import FolderWatch
 
@@ -83,6 +84,7 @@ class Server:
         )
         self._background: list[asyncio.Task[None]] = []
         self._ready = False
+        self._transport = Transport(config, self.metrics)
         self._server = self._grpc_server()
         self._metrics_server: MetricsServer | None = None
         self.port = 0
@@ -145,7 +147,7 @@ class Server:
         config = self.config
         _check_free(config.host, config.port)
         try:
-            self.port = self._server.add_insecure_port(config.address)
+            self.port = self._transport.add_port(self._server)
         except RuntimeError:
             raise _taken(config.host, config.port, "it cannot be bound") from None
         self._metrics_server = MetricsServer.start(self.metrics, config.host, config.metrics_port)
@@ -189,13 +191,7 @@ class Server:
 
     def _grpc_server(self) -> "grpc.aio.Server":
         server = grpc.aio.server(
-            options=[
-                # By default two servers can hold one port, each with half of the callers.
-                ("grpc.so_reuseport", 0),
-                ("grpc.max_receive_message_length", self.config.max_message_bytes),
-                # Callers behind a NAT may ping more often than the default of 5 minutes.
-                ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-            ]
+            interceptors=self._transport.interceptors, options=self._transport.options
         )
         administration = Administration(self.repository, allowed=self.config.allow_admin)
         server.add_generic_rpc_handlers(

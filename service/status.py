@@ -21,6 +21,7 @@ from service.errors import (
     LoadingError,
     NotFoundError,
     OverloadedError,
+    UnauthenticatedError,
     UnsupportedError,
 )
 
@@ -30,6 +31,7 @@ DOMAIN = "heedful"
 # Error -> (code, reason). An error that is not here is a fault of ours.
 TABLE: dict[type[HeedfulError], tuple[grpc.StatusCode, str]] = {
     InvalidInputError: (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
+    UnauthenticatedError: (grpc.StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
     NotFoundError: (grpc.StatusCode.NOT_FOUND, "NOT_SERVED"),
     UnsupportedError: (grpc.StatusCode.FAILED_PRECONDITION, "UNSUPPORTED"),
     AttentionTooLargeError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "ATTENTION_TOO_LARGE"),

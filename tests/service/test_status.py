@@ -24,6 +24,7 @@ from service.errors import (
     LoadingError,
     NotFoundError,
     OverloadedError,
+    UnauthenticatedError,
     UnsupportedError,
 )
 from service.metrics import Metrics
@@ -83,6 +84,7 @@ async def refusal_for(servicer: Any, text: str = "a", **settings) -> Refusal:
 
 ROWS = [
     (InvalidInputError("shorten it"), StatusCode.INVALID_ARGUMENT, "INVALID_INPUT"),
+    (UnauthenticatedError(), StatusCode.UNAUTHENTICATED, "UNAUTHENTICATED"),
     (NotFoundError("model", "a", "b"), StatusCode.NOT_FOUND, "NOT_SERVED"),
     (UnsupportedError("no attention"), StatusCode.FAILED_PRECONDITION, "UNSUPPORTED"),
     (AttentionTooLargeError(9, 5), StatusCode.RESOURCE_EXHAUSTED, "ATTENTION_TOO_LARGE"),

@@ -1,0 +1,69 @@
+"""What stands between the network and the methods: port, TLS, tokens, limits of connections."""
+
+import logging
+from pathlib import Path
+
+import grpc
+import grpc.aio
+
+from service.config import ServerConfig
+from service.metrics import Metrics
+from service.tls import TlsFiles, server_credentials
+from service.tokens import Door, Tokens
+
+log = logging.getLogger(__name__)
+
+
+class Transport:
+    """How a server is reached, by its settings."""
+
+    def __init__(self, config: ServerConfig, metrics: Metrics) -> None:
+        """Reads certificates and tokens.
+
+        Raises:
+            SetupError: they cannot be used.
+        """
+        self._config = config
+        self._credentials: grpc.ServerCredentials | None = None
+        self.interceptors: list[grpc.aio.ServerInterceptor] = []
+        reloads = metrics.file_reloads
+        if config.tls_cert:
+            client_ca = Path(config.tls_client_ca) if config.tls_client_ca else None
+            files = TlsFiles(Path(config.tls_cert), Path(config.tls_key), client_ca)
+            self._credentials = server_credentials(
+                files, lambda outcome: reloads.labels("tls", outcome).inc()
+            )
+        if config.tokens_file:
+            tokens = Tokens(
+                Path(config.tokens_file), lambda outcome: reloads.labels("tokens", outcome).inc()
+            )
+            self.interceptors.append(Door(tokens, metrics))
+
+    @property
+    def options(self) -> list[tuple[str, int]]:
+        """Channel arguments for grpc.aio.server."""
+        config = self._config
+        return [
+            # By default two servers can hold one port, each with half of the callers.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", config.max_message_bytes),
+            # Callers behind a NAT may ping more often than the default of 5 minutes.
+            ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ]
+
+    def add_port(self, server: "grpc.aio.Server") -> int:
+        """Opens the port and says how it is guarded; a RuntimeError if gRPC cannot bind it."""
+        config = self._config
+        if self._credentials is None:
+            if config.tokens_file:
+                log.warning(
+                    "tokens travel unencrypted: anybody on the way can read and use them. "
+                    "Give --tls-cert and --tls-key, or let a proxy encrypt the whole way"
+                )
+            return server.add_insecure_port(config.address)
+        port = server.add_secure_port(config.address, self._credentials)
+        log.info(
+            "TLS; callers %s",
+            "must show a certificate" if config.tls_client_ca else "need no certificate",
+        )
+        return port
