@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PROTOS := proto/heedful/v1/classifier.proto proto/heedful/v1/admin.proto
+PROTOS := proto/heedful/v1/classifier.proto proto/heedful/v1/admin.proto \
+	proto/heedful/oip/open_inference.proto
 
 .PHONY: help demo test lint types tests browser proto bench accuracy soak format clean
 

@@ -46,6 +46,10 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             self._models = dict(models)
         self._notify()
 
+    def is_serving(self, service: str = "") -> bool:
+        """Whether the server, or a service it names, is SERVING."""
+        return self._status(service) == int(SERVING)
+
     def end_watches(self) -> None:
         """Ends every watch after its last status, so that none holds up a stop."""
         self._ended = True

@@ -20,6 +20,8 @@ from service.folders import Source
 from service.health import Health
 from service.metrics import Metrics, MetricsServer
 from service.models import Models
+from service.oip.methods import SERVICE as OIP_SERVICE
+from service.oip.methods import OpenInference
 from service.quota import usable_cpus
 from service.repository import Repository
 from service.serving import Loader, load_engine
@@ -195,11 +197,15 @@ class Server:
         )
         administration = Administration(self.repository, allowed=self.config.allow_admin)
         server.add_generic_rpc_handlers(
-            (self._border.handlers(), *administration.handlers(self._border))
+            (
+                self._border.handlers(),
+                *administration.handlers(self._border),
+                OpenInference(self.repository, self._health, self.config).handlers(self._border),
+            )
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         reflection.enable_server_reflection(
-            (SERVICE, ADMIN_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
+            (SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
         )
         return server
 
