@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from cli.errors import plain_errors
 from model.errors import BundleError, SetupError
 from service.config import ServerConfig
+
+log = logging.getLogger(__name__)
 
 DEFAULTS = ServerConfig()
 LEVELS = ("debug", "info", "warning", "error")
@@ -52,6 +55,12 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--instances", "Engine runs at once; 0 takes as many as fill the CPU quota.")
 @setting("--threads", "Threads of each run; 0 is one on CPUs unless --instances leaves more.")
 @setting("--run-tokens", "Tokens of one engine run; a longer text runs alone.")
+@click.option(
+    "--tuned",
+    type=click.Path(path_type=Path),
+    help="File of `heedful tune`: sets those of the three options above that are not given.",
+    show_envvar=True,
+)
 @setting("--max-queue-texts", "Texts that may wait for an engine.")
 @setting("--max-queue-tokens", "Tokens that may wait for an engine.")
 @setting("--max-queue-seconds", "Seconds of engine work that may wait, as predicted.")
@@ -86,7 +95,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
     show_default=True,
     show_envvar=True,
 )
-def serve(bundle: Path | None, log_level: str, **settings: Any) -> None:
+def serve(bundle: Path | None, log_level: str, tuned: Path | None, **settings: Any) -> None:
     """Serves BUNDLE or several models over gRPC, with health, reflection and Prometheus metrics."""
     logging.basicConfig(
         level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
@@ -94,8 +103,28 @@ def serve(bundle: Path | None, log_level: str, **settings: Any) -> None:
     if not (bundle or settings["models"] or settings["model"]):
         raise click.UsageError("Give a BUNDLE, --model NAME=DIR or --models DIR.")
     with plain_errors(BundleError, SetupError):
+        if tuned:
+            settings |= tuned_settings(tuned, bundle)
         config = ServerConfig(**settings)
         from service.process import run
 
         code = run(config, bundle)
     sys.exit(code)
+
+
+def tuned_settings(path: Path, bundle: Path | None) -> dict[str, int]:
+    """What the file says of options that neither a flag nor the environment has set."""
+    from service.quota import usable_cpus
+    from service.tuned import read_tuned, unlike
+
+    tuned = read_tuned(path)
+    for difference in unlike(tuned, usable_cpus(), bundle):
+        log.warning("%s may not suit: %s; run `heedful tune` again", path, difference)
+    source = click.get_current_context().get_parameter_source
+    chosen = {
+        name: value
+        for name, value in tuned.settings.items()
+        if source(name) is ParameterSource.DEFAULT
+    }
+    log.info("from %s: %s", path, chosen or "nothing, all of it is set by options")
+    return chosen
