@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.data_options import data_options, take_columns
+from cli.data_options import data_options
 from cli.errors import plain_errors
+from cli.labelled import encode_labelled
 
 if TYPE_CHECKING:
     from model.bundle import Bundle
-    from model.training.batches import EncodedTexts
 
 EXAMPLES = """\b
 Examples:
@@ -74,7 +74,7 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
     from model.training.run import usable_cores
     from service.backends.loading import load_backend
 
-    texts, where = _encode(bundle, data, given)
+    texts, source = encode_labelled(bundle, data, given["split"], given)
     threads = given["threads"] or usable_cores()
     backend = load_backend(given["backend"], bundle, device=given["device"], threads=threads)
     logits = predict(
@@ -88,7 +88,7 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
     return {
         "bundle": manifest.name,
         "version": manifest.version,
-        "data": where,
+        "data": source.name,
         "split": given["split"],
         "backend": backend.name,
         "device": backend.device,
@@ -96,41 +96,6 @@ def _score(bundle: "Bundle", data: str, given: dict[str, Any]) -> dict[str, Any]
         "texts_truncated": texts.num_truncated,
         **score(logits, texts.targets.numpy(), manifest.labels, manifest.problem_type),
     }
-
-
-def _encode(bundle: "Bundle", data: str, given: dict[str, Any]) -> tuple["EncodedTexts", str]:
-    from model.data.dataset import draw
-    from model.data.load import load_examples
-    from model.errors import DataError
-    from model.training.batches import encode_texts
-    from model.training.progress import watched
-
-    manifest = bundle.manifest
-    chosen = {"split_seed": given["split_seed"]} if given["split_seed"] is not None else {}
-    examples, raw = load_examples(
-        data,
-        given["split"],
-        take_columns(given),
-        skip_bad_rows=given["skip_bad_rows"],
-        **chosen,
-    )
-    for note in raw.source.notes:
-        click.echo(note, err=True)
-    if raw.problem_type != manifest.problem_type:
-        raise DataError(
-            f"{data} is {raw.problem_type} and the bundle {manifest.problem_type}: name the "
-            "column with --label or --labels"
-        )
-    recipe = manifest.provenance.get("recipe", {})
-    truncation = given["truncation"] or recipe.get("text", {}).get("truncation", "head_tail")
-    texts = encode_texts(
-        watched(sys.stderr)(draw(examples, given["limit"]), "texts"),
-        bundle.text_encoder(),
-        manifest.labels,
-        manifest.problem_type,
-        truncation,
-    )
-    return texts, raw.source.name
 
 
 def _print(figures: dict[str, Any]) -> None:

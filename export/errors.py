@@ -9,3 +9,7 @@ class ExportError(HeedfulError):
 
 class ParityError(ExportError):
     """The graphs answer differently from PyTorch by more than is allowed."""
+
+
+class AccuracyError(ExportError):
+    """int8 loses more accuracy than is allowed."""

@@ -5,7 +5,7 @@ Letters: R rows, T row length, B texts, L layers, H heads, C classes.
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 
 from export.errors import ParityError
 from export.graphs import ATTENTION, CLASSIFY, Graph
+from model.bundle import Precision
 from model.encoder import EncoderClassifier
 from model.errors import InvalidInputError
 from model.packing import PackedRows, pack
@@ -44,6 +45,7 @@ class Figures:
         attentions: attention.onnx against PyTorch.
         row_sums: a query's attention against a sum of 1.
         outside_text: attention on padding or on neighbours.
+        neighbours: classify.onnx on packed texts against the same texts alone.
     """
 
     classify_logits: float
@@ -52,38 +54,46 @@ class Figures:
     attentions: float
     row_sums: float
     outside_text: float
+    neighbours: float
 
 
-TOLERANCE = Figures(
+FLOAT32 = Figures(
     classify_logits=1e-4,
     attention_logits=1e-4,
     logits_between_graphs=1e-4,
     attentions=1e-5,
     row_sums=1e-5,
     outside_text=0.0,
+    neighbours=1e-4,
 )
+# Accuracy says whether int8 is good enough; logits as far off as this say that a graph is wrong.
+INT8 = replace(FLOAT32, classify_logits=0.25, logits_between_graphs=0.25, neighbours=1e-6)
+TOLERANCES: dict[Precision, Figures] = {"float32": FLOAT32, "int8": INT8}
 
 
 def measure_parity(
-    encoder: EncoderClassifier, folder: Path, text_encoder: TextEncoder
+    encoder: EncoderClassifier,
+    folder: Path,
+    text_encoder: TextEncoder,
+    precision: Precision = "float32",
 ) -> dict[str, Figures]:
     """Compares both graphs of a folder with the encoder, case by case.
 
     Raises:
-        ParityError: a case is farther off than TOLERANCE; the message has the figures.
+        ParityError: a case is farther off than the precision allows; the message has the figures.
     """
-    classify, attention = (_session(folder, graph) for graph in (CLASSIFY, ATTENTION))
+    classify, attention = (open_session(folder, graph) for graph in (CLASSIFY, ATTENTION))
     measured = {
         name: _compare(encoder, classify, attention, rows)
         for name, rows in parity_cases(encoder, text_encoder)
     }
-    check_tolerance(measured)
+    check_tolerance(measured, precision)
     return measured
 
 
-def check_tolerance(measured: Mapping[str, Figures]) -> None:
-    """Raises a ParityError that names each figure beyond TOLERANCE; NaN is beyond."""
-    limits = asdict(TOLERANCE)
+def check_tolerance(measured: Mapping[str, Figures], precision: Precision = "float32") -> None:
+    """Raises a ParityError that names each figure beyond TOLERANCES; NaN is beyond."""
+    limits = asdict(TOLERANCES[precision])
     beyond = [
         f"{name}: {figure} {value:.2g}, allowed {limits[figure]:.2g}"
         for name, figures in measured.items()
@@ -117,12 +127,15 @@ def parity_cases(
             yield name, pack([ids], config.pad_token_id)
 
 
-def _session(folder: Path, graph: Graph) -> onnxruntime.InferenceSession:
+def open_session(folder: Path, graph: Graph) -> onnxruntime.InferenceSession:
+    """A session on the CPU that shares it well with PyTorch."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     # Idle threads would wait busily while PyTorch has its turn.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Processors without VNNI would cut sums of 8-bit products off at 16 bits.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(
         folder / graph.file, options, providers=["CPUExecutionProvider"]
     )
@@ -137,7 +150,7 @@ def _compare(
 ) -> Figures:
     plain_logits, _ = encoder(*as_tensors(rows))  # the fused form, which neither graph has
     expected_logits, expected_attentions = encoder(*as_tensors(rows), with_attentions=True)
-    feed = {name: getattr(rows, name) for name in CLASSIFY.inputs}
+    feed = feed_of(rows)
     config = encoder.config
     gate = np.ones((config.num_hidden_layers, config.num_attention_heads), dtype=np.float32)
     (logits,) = classify.run(None, feed)
@@ -150,7 +163,20 @@ def _compare(
         attentions=_distance(attentions, expected_attentions.numpy()),
         row_sums=_distance(attentions.sum(-1)[real], np.float32(1)),
         outside_text=_distance(attentions[outside], np.float32(0)),
+        neighbours=_distance(_alone(classify, rows), logits),
     )
+
+
+def _alone(classify: onnxruntime.InferenceSession, rows: PackedRows) -> Array:
+    """Logits (B, C) of each text in a row of its own."""
+    texts = (rows.input_ids[span.row, span.start :][: span.length].tolist() for span in rows.spans)
+    answers = [classify.run(None, feed_of(pack([text])))[0] for text in texts]
+    return np.concatenate(answers)
+
+
+def feed_of(rows: PackedRows) -> dict[str, Array]:
+    """The inputs of classify.onnx."""
+    return {name: getattr(rows, name) for name in CLASSIFY.inputs}
 
 
 def _places(rows: PackedRows, attentions: Array) -> tuple[Array, Array]:

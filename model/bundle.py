@@ -36,6 +36,7 @@ CLASSIFY_GRAPH, ATTENTION_GRAPH, GRAPH_WEIGHTS, MODEL_CARD = (
 REQUIRED = (CONFIG, TOKENIZER, WEIGHTS)
 
 ProblemType = Literal["single_label", "multi_label"]
+Precision = Literal["float32", "int8"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +67,7 @@ class Manifest:
         provenance: command, data, seeds, versions of packages; for people.
         metrics: what was measured on which split; for people and the model card.
         parity: how far each graph was from PyTorch at export; empty before it.
+        precision: numbers that classify.onnx computes with; attention.onnx is always float32.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Manifest:
     provenance: dict[str, Any] = field(default_factory=dict)
     metrics: dict[str, Any] = field(default_factory=dict)
     parity: dict[str, Any] = field(default_factory=dict)
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -88,6 +91,10 @@ class Manifest:
         if self.problem_type not in get_args(ProblemType):
             raise ValueError(
                 f"problem_type must be one of {get_args(ProblemType)}, got {self.problem_type!r}"
+            )
+        if self.precision not in get_args(Precision):
+            raise ValueError(
+                f"precision must be one of {get_args(Precision)}, got {self.precision!r}"
             )
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, got {self.max_tokens}")

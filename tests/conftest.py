@@ -70,6 +70,17 @@ def exported_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Bundl
     return export_bundle(tiny_bundle.path, tmp_path_factory.mktemp("exported") / "tiny-onnx")
 
 
+@pytest.fixture(scope="session")
+def int8_bundle(tmp_path_factory: pytest.TempPathFactory, tiny_bundle: Bundle) -> Bundle:
+    """The tiny bundle with classify.onnx in int8; never to be changed."""
+    from export.accuracy import Quantization
+    from export.bundle import export_bundle
+
+    output = tmp_path_factory.mktemp("quantized") / "tiny-int8"
+    quantization = Quantization(measured_on=None, force=True)
+    return export_bundle(tiny_bundle.path, output, quantization=quantization)
+
+
 class RunningServer:
     """A real server on free ports, in a thread with an event loop of its own."""
 

@@ -22,7 +22,6 @@ class OnnxBackend:
     """Logits from classify.onnx; attentions from attention.onnx, loaded when first asked for."""
 
     name = "onnxruntime"
-    precision = "float32"
 
     def __init__(
         self, bundle: Bundle, *, device: str = "cpu", threads: int, spinning: bool = True
@@ -42,7 +41,13 @@ class OnnxBackend:
         if threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
         self._bundle = bundle
+        self.precision: str = bundle.manifest.precision
         self.has_attention = ATTENTION_GRAPH in bundle.files
+        if self.precision == "int8" and cuda_index(device) is not None:
+            raise SetupError(
+                f"{bundle.path} is exported in int8, which ONNX Runtime computes on the CPU only: "
+                f"for {device} use an export with --precision float32"
+            )
         self._provider, self.device = _provider(device)
         self._threads, self._spinning = threads, spinning
         self._classify = self._session(CLASSIFY_GRAPH)
@@ -58,12 +63,16 @@ class OnnxBackend:
         return logits  # type: ignore[no-any-return]
 
     def run_with_attentions(self, rows: PackedRows) -> tuple[FloatArray, FloatArray]:
-        """Logits (B, C) and attentions (R, L, H, T, T), float32.
+        """Logits (B, C), those of a plain run, and attentions (R, L, H, T, T), float32.
 
         Raises:
             BundleError: the bundle has no attention.onnx.
         """
         feed = {**_feed(rows), "head_gate": self._head_gate}
+        if self.precision != "float32":
+            # A text's answer must not depend on whether its attention is looked at.
+            (attentions,) = self._attention_session().run(["attentions"], feed)
+            return self.run(rows), attentions
         logits, attentions = self._attention_session().run(["logits", "attentions"], feed)
         return logits, attentions
 
@@ -108,6 +117,8 @@ def _options(threads: int, spinning: bool, prepack: bool) -> "onnxruntime.Sessio
     options.enable_cpu_mem_arena = False
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
     options.add_session_config_entry("session.disable_prepacking", str(int(not prepack)))
+    # Processors without VNNI would cut sums of 8-bit products off at 16 bits.
+    options.add_session_config_entry("session.x64quantprecision", "1")
     return options
 
 

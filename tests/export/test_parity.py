@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from export.bundle import CARD_HEADING, export_bundle
 from export.errors import ParityError
-from export.parity import TOLERANCE, Figures, check_tolerance, measure_parity, parity_cases
+from export.parity import FLOAT32, INT8, Figures, check_tolerance, measure_parity, parity_cases
 from model.bundle import MODEL_CARD, WEIGHTS, seal
 from model.tokenizer import TextEncoder
 
@@ -21,6 +21,7 @@ EXACT = Figures(
     attentions=0.0,
     row_sums=0.0,
     outside_text=0.0,
+    neighbours=0.0,
 )
 
 
@@ -35,7 +36,7 @@ def test_each_case_and_version_is_in_the_bundle(exported_bundle) -> None:
         "emoji",
     }
     for figures in parity["cases"].values():
-        assert set(figures) == set(asdict(TOLERANCE))
+        assert set(figures) == set(asdict(FLOAT32))
         assert figures["classify_logits"] <= 1e-4
         assert figures["attention_logits"] <= 1e-4
         assert figures["attentions"] <= 1e-5
@@ -82,12 +83,21 @@ def test_graphs_of_other_weights_are_refused_with_the_figures(
         measure_parity(other, exported_bundle.path, exported_bundle.text_encoder())
 
 
-@pytest.mark.parametrize("figure", asdict(TOLERANCE))
-@pytest.mark.parametrize("value", [2e-4, float("nan"), float("inf")])
-def test_every_figure_can_refuse(figure, value) -> None:
-    check_tolerance({"case": TOLERANCE})
+@pytest.mark.parametrize(("precision", "limits"), [("float32", FLOAT32), ("int8", INT8)])
+@pytest.mark.parametrize("figure", asdict(FLOAT32))
+@pytest.mark.parametrize("value", [0.3, float("nan"), float("inf")])
+def test_every_figure_can_refuse(precision, limits, figure, value) -> None:
+    check_tolerance({"case": limits}, precision)
     with pytest.raises(ParityError, match=f"case: {figure}"):
-        check_tolerance({"good": EXACT, "case": replace(EXACT, **{figure: value})})
+        check_tolerance({"good": EXACT, "case": replace(EXACT, **{figure: value})}, precision)
+
+
+def test_float32_is_held_to_more_than_int8_and_neighbours_to_less() -> None:
+    check_tolerance({"case": replace(EXACT, classify_logits=1e-2)}, "int8")
+    with pytest.raises(ParityError, match=r"classify_logits 0\.01, allowed 0\.0001"):
+        check_tolerance({"case": replace(EXACT, classify_logits=1e-2)}, "float32")
+    with pytest.raises(ParityError, match=r"neighbours 1e-05, allowed 1e-06"):
+        check_tolerance({"case": replace(EXACT, neighbours=1e-5)}, "int8")
 
 
 def test_a_network_that_answers_nan_leaves_nothing_behind(tmp_path, tiny_bundle) -> None:
