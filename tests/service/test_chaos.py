@@ -1,0 +1,126 @@
+"""Callers that cancel and run late at random: none hangs, and no neighbour is disturbed."""
+
+import asyncio
+import collections
+import os
+import random
+from pathlib import Path
+
+import grpc
+import pytest
+
+from heedful.v1 import classifier_pb2 as pb
+from service.quota import usable_cpus
+from tests.conftest import SENTENCES
+from tests.service.calls import texts
+from tests.service.engines import WAITS, NumpyEngine
+from tests.service.test_scheduler import logits_of, scheduling, wait_for_runs
+from tests.service.test_signals import serving
+
+CLASSIFY = "/heedful.v1.Classifier/Classify"
+AT_ONCE = 64
+TIMEOUT = 60.0
+LATE = grpc.StatusCode.DEADLINE_EXCEEDED
+# How much a process may grow once it has seen every length: allocators keep some of what is freed.
+GROWTH_BYTES = 32 << 20
+
+
+class Chaos:
+    """Sends requests whose callers stay, cancel or have little time."""
+
+    def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
+        self._call = channel.unary_unary(CLASSIFY)
+        self._random = random.Random(seed)  # noqa: S311 - reproducible, not secret
+        self.outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
+        self.expected: dict[str, float] = {}
+
+    async def learn_answers(self) -> None:
+        for text in SENTENCES:
+            self.expected[text] = self._logit(await self._ask([text], TIMEOUT), 0)
+
+    async def run(self, count: int) -> None:
+        numbers = iter(range(count))
+
+        async def caller() -> None:
+            for _ in numbers:
+                await self._one()
+
+        await asyncio.gather(*(caller() for _ in range(AT_ONCE)))
+
+    async def _one(self) -> None:
+        fate = self._random.choice(["stays", "stays", "cancels", "is late"])
+        chosen = self._random.choices(SENTENCES, k=self._random.randint(1, 6))
+        timeout = self._random.uniform(0.001, 0.03) if fate == "is late" else TIMEOUT
+        call = self._ask(chosen, timeout)
+        if fate == "cancels":
+            asyncio.get_running_loop().call_later(self._random.uniform(0, 0.02), call.cancel)
+        try:
+            answer = await call
+        except grpc.aio.AioRpcError as error:
+            self.outcomes[fate, error.code().name] += 1
+        except asyncio.CancelledError:
+            self.outcomes[fate, "CANCELLED"] += 1
+        else:
+            self.outcomes[fate, "OK"] += 1
+            for place, text in enumerate(chosen):
+                assert self._logit(answer, place) == pytest.approx(self.expected[text], abs=1e-5)
+
+    def _ask(self, chosen: list[str], timeout: float) -> "grpc.aio.UnaryUnaryCall[bytes, bytes]":
+        return self._call(texts(*chosen).SerializeToString(), timeout=timeout)
+
+    def _logit(self, answer: bytes, place: int) -> float:
+        labels = pb.ClassifyResponse.FromString(answer).results[place].labels
+        return min(labels, key=lambda score: score.index).logit
+
+
+async def _chaos(address: str, count: int, seed: int = 0) -> Chaos:
+    async with asyncio.timeout(TIMEOUT + count / 20), grpc.aio.insecure_channel(address) as channel:
+        chaos = Chaos(channel, seed)
+        await chaos.learn_answers()
+        await chaos.run(count)
+    return chaos
+
+
+@pytest.mark.parametrize(
+    "count", [2_000, pytest.param(100_000, marks=pytest.mark.soak)], ids="{:,} requests".format
+)
+def test_none_hangs_and_no_neighbour_fails(start_server, exported_bundle, count) -> None:
+    server = start_server(exported_bundle, instances=2)
+    chaos = asyncio.run(_chaos(server.address, count))
+    allowed = {
+        "stays": {"OK"},
+        "cancels": {"OK", "CANCELLED"},
+        "is late": {"OK", LATE.name, "CANCELLED"},
+    }
+    assert all(code in allowed[fate] for fate, code in chaos.outcomes), chaos.outcomes
+    assert all(chaos.outcomes[fate, "OK"] for fate in ("stays", "cancels"))
+    assert chaos.outcomes["is late", LATE.name]
+    assert server.server.metrics.registry.get_sample_value("heedful_queue_texts") == 0
+
+
+async def test_a_run_that_hangs_leaves_the_others_to_go_on() -> None:
+    engine = NumpyEngine()
+    async with scheduling([engine, engine]) as scheduler:
+        hung = asyncio.create_task(scheduler.classify([[WAITS]]))
+        await asyncio.to_thread(wait_for_runs, engine, 1)
+        for number in range(1, 40):
+            assert logits_of(await scheduler.classify([[number]]))[0, 2] == number
+        assert not hung.done()
+        engine.inner_gate.set()
+        await hung
+
+
+@pytest.mark.soak
+def test_memory_is_flat_over_requests_of_random_lengths(exported_bundle) -> None:
+    count = int(os.environ.get("HEEDFUL_SOAK_REQUESTS", "20000"))
+    with serving(exported_bundle.path, "--instances", str(usable_cpus())) as (process, address, _):
+        asyncio.run(_chaos(address, count // 4))
+        settled = _resident_bytes(process.pid)
+        asyncio.run(_chaos(address, count - count // 4, seed=1))
+        grown = _resident_bytes(process.pid) - settled
+    print(f"{count:,} requests: {settled / 2**20:.0f} MiB, then {grown / 2**20:+.1f} MiB")
+    assert grown < GROWTH_BYTES
+
+
+def _resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
