@@ -1,5 +1,6 @@
 """What the commands that ask a server share: where it is, what to say when it doesn't answer."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,10 +8,34 @@ from typing import Any, TypeVar
 
 import click
 
-from heedful import Client, HeedfulError, UnavailableError
+from heedful import Client, HeedfulError, Tls, UnauthenticatedError, UnavailableError
 from heedful.connection import DEFAULT_TARGET
+from heedful.identity import read_token
 
+KEPT = "heedful.identity"
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def keep(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Leaves an option for `asking`, so that commands need not hand it on."""
+    ctx.meta.setdefault(KEPT, {})[param.name] = value
+
+
+def identity_option(flag: str, text: str, **options: Any) -> Callable[[Command], Command]:
+    """An option about who we are and whom we trust, with HEEDFUL_... as its variable."""
+    name = flag.removeprefix("--").replace("-", "_").upper()
+    if "is_flag" not in options:
+        options["metavar"] = "FILE"
+    return click.option(
+        flag,
+        help=text,
+        envvar=f"HEEDFUL_{name}",
+        show_envvar=True,
+        expose_value=False,
+        callback=keep,
+        **options,
+    )
+
 
 OPTIONS = (
     click.option(
@@ -30,6 +55,11 @@ OPTIONS = (
         show_default=True,
         help="How long one answer may take.",
     ),
+    identity_option("--tls", "Speak TLS; each of the next three implies it.", is_flag=True),
+    identity_option("--ca-cert", "PEM certificates: who may have signed the server's."),
+    identity_option("--client-cert", "Our own PEM certificate, for a server that asks for one."),
+    identity_option("--client-key", "Its PEM key."),
+    identity_option("--token-file", "Our bearer token; or put it into HEEDFUL_TOKEN itself."),
 )
 TRUNCATION = click.option(
     "--truncation",
@@ -42,7 +72,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for 
 
 
 def server_options(command: Command) -> Command:
-    """Adds --target and --timeout to a command."""
+    """Adds --target, --timeout and who we are to a command."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
@@ -52,14 +82,29 @@ def server_options(command: Command) -> Command:
 def asking(target: str, timeout: float) -> Iterator[Client]:
     """A client whose errors end the command with one line that says what to do."""
     try:
-        with Client(target, timeout=timeout) as client:
+        with Client(target, timeout=timeout, **_identity()) as client:
             yield client
     except UnavailableError as error:
         raise click.ClickException(
             f"{error}. Start a server with `heedful serve BUNDLE`, or name another with --target"
         ) from None
+    except UnauthenticatedError as error:
+        raise click.ClickException(
+            f"{error}. Name its file with --token-file, or put it into HEEDFUL_TOKEN"
+        ) from None
     except (HeedfulError, ValueError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _identity() -> dict[str, Any]:
+    """How to build the client: tls and token."""
+    given = click.get_current_context().meta.get(KEPT, {})
+    files = {"ca_cert": "ca_cert", "cert": "client_cert", "key": "client_key"}
+    named = {name: given[option] for name, option in files.items() if given.get(option)}
+    token = os.environ.get("HEEDFUL_TOKEN", "").strip() or None
+    if given.get("token_file"):
+        token = read_token(given["token_file"])
+    return {"tls": Tls(**named) if named else bool(given.get("tls")), "token": token}
 
 
 def say(text: str) -> None:

@@ -13,8 +13,10 @@ from heedful.errors import (
     NotFoundError,
     RequestError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
 )
+from heedful.identity import Tls
 from heedful.records import LabelScore, Timings, TruncationLoss
 from heedful.requests import AttentionRequest, ClassifyOptions, TokenizeOptions
 from heedful.results import Classification, ModelInfo, Tokenization
@@ -39,9 +41,11 @@ __all__ = [
     "RequestError",
     "ResourceExhaustedError",
     "Timings",
+    "Tls",
     "Token",
     "Tokenization",
     "TokenizeOptions",
     "TruncationLoss",
+    "UnauthenticatedError",
     "UnavailableError",
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -11,6 +12,7 @@ import grpc.aio
 from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
 from heedful.errors import DeadlineExceededError, UnavailableError
+from heedful.identity import Tls
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, Tokenization
 from heedful.statuses import request_error
@@ -31,11 +33,15 @@ class AsyncClient:
         target: str = DEFAULT_TARGET,
         *,
         timeout: float = 10.0,
+        tls: bool | Tls = False,
+        token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         """Opens the line as Client does; within a running event loop."""
-        self._connection = Connection(target=target, timeout=timeout, credentials=credentials)
-        options = self._connection.options
+        self._connection = Connection.to(
+            target, timeout, tls=tls, token=token, credentials=credentials
+        )
+        options, credentials = self._connection.options, self._connection.credentials
         self._channel = (
             grpc.aio.insecure_channel(target, options)
             if credentials is None
@@ -76,7 +82,8 @@ class AsyncClient:
         """The labels of any number of texts, each as soon as it is there; see Client."""
         seconds = self._connection.seconds(timeout)
         window = Window(texts, options, seconds=seconds, max_in_flight=max_in_flight)
-        return bulk.ask_async(self._stub.ClassifyStream, texts, window, self._connection.target)
+        stream = partial(self._stub.ClassifyStream, metadata=self._connection.metadata)
+        return bulk.ask_async(stream, texts, window, self._connection.target)
 
     async def tokenize(
         self, text: Text, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
@@ -112,9 +119,12 @@ class AsyncClient:
         watch = self._channel.unary_stream(
             connection.HEALTH_WATCH, request_serializer=bytes, response_deserializer=bytes
         )
+        metadata = self._connection.metadata
         while True:
             left = max(deadline - loop.time(), 0.0)
-            statuses = watch(connection.WHOLE_SERVER, timeout=left, wait_for_ready=True)
+            statuses = watch(
+                connection.WHOLE_SERVER, timeout=left, wait_for_ready=True, metadata=metadata
+            )
             try:
                 async for status in statuses:
                     if status == connection.SERVING:
@@ -145,6 +155,10 @@ class AsyncClient:
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:
-            return await method(request, timeout=self._connection.seconds(timeout))
+            return await method(
+                request,
+                timeout=self._connection.seconds(timeout),
+                metadata=self._connection.metadata,
+            )
         except grpc.RpcError as error:
             raise request_error(error, self._connection.target) from None

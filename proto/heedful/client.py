@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -10,6 +11,7 @@ import grpc
 from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
 from heedful.errors import DeadlineExceededError, UnavailableError
+from heedful.identity import Tls
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, Tokenization
 from heedful.statuses import request_error
@@ -34,6 +36,8 @@ class Client:
         target: str = DEFAULT_TARGET,
         *,
         timeout: float = 10.0,
+        tls: bool | Tls = False,
+        token: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
     ) -> None:
         """Opens the line; nothing is sent yet.
@@ -41,10 +45,19 @@ class Client:
         Args:
             target: host:port of the server.
             timeout: seconds that a call may take unless it says otherwise.
-            credentials: for TLS, as from grpc.ssl_channel_credentials(); None speaks plain text.
+            tls: True for TLS with a certificate of a known authority, or a Tls that names files;
+                False speaks plain text.
+            token: a bearer token to send with every call. Over plain text, whoever is on the way
+                can read it.
+            credentials: gRPC's own, instead of tls.
+
+        Raises:
+            ValueError: a file cannot be read, or a setting is nonsense.
         """
-        self._connection = Connection(target=target, timeout=timeout, credentials=credentials)
-        options = self._connection.options
+        self._connection = Connection.to(
+            target, timeout, tls=tls, token=token, credentials=credentials
+        )
+        options, credentials = self._connection.options, self._connection.credentials
         self._channel = (
             grpc.insecure_channel(target, options)
             if credentials is None
@@ -110,7 +123,8 @@ class Client:
         """
         seconds = self._connection.seconds(timeout)
         window = Window(texts, options, seconds=seconds, max_in_flight=max_in_flight)
-        return bulk.ask(self._stub.ClassifyStream, texts, window, self._connection.target)
+        stream = partial(self._stub.ClassifyStream, metadata=self._connection.metadata)
+        return bulk.ask(stream, texts, window, self._connection.target)
 
     def tokenize(
         self, text: Text, *, timeout: float | None = None, **options: Unpack[TokenizeOptions]
@@ -148,9 +162,12 @@ class Client:
         watch = self._channel.unary_stream(
             connection.HEALTH_WATCH, request_serializer=bytes, response_deserializer=bytes
         )
+        metadata = self._connection.metadata
         while True:
             left = max(deadline - time.monotonic(), 0.0)
-            statuses = watch(connection.WHOLE_SERVER, timeout=left, wait_for_ready=True)
+            statuses = watch(
+                connection.WHOLE_SERVER, timeout=left, wait_for_ready=True, metadata=metadata
+            )
             try:
                 if any(status == connection.SERVING for status in statuses):
                     statuses.cancel()
@@ -180,6 +197,10 @@ class Client:
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:
-            return method(request, timeout=self._connection.seconds(timeout))
+            return method(
+                request,
+                timeout=self._connection.seconds(timeout),
+                metadata=self._connection.metadata,
+            )
         except grpc.RpcError as error:
             raise request_error(error, self._connection.target) from None

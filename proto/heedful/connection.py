@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import grpc
 
 from heedful.errors import DeadlineExceededError, InvalidArgumentError
+from heedful.identity import BearerToken, Tls
 
 DEFAULT_TARGET = "localhost:50051"
 # gRPC refuses answers over 4 MiB unless told otherwise, and attention is often larger; the server
@@ -30,11 +31,40 @@ class Connection:
         target: host:port, or another gRPC name.
         timeout: seconds for each call that names none.
         credentials: for TLS; None speaks plain text.
+        token: sent with every call; None sends none.
     """
 
     target: str
     timeout: float
     credentials: grpc.ChannelCredentials | None
+    token: BearerToken | None = None
+
+    @classmethod
+    def to(
+        cls,
+        target: str,
+        timeout: float,
+        *,
+        tls: bool | Tls,
+        token: str | None,
+        credentials: grpc.ChannelCredentials | None,
+    ) -> "Connection":
+        """What the clients' settings come to; a ValueError if they cannot be used."""
+        if tls and credentials is not None:
+            raise ValueError("give tls or credentials, and not both")
+        if tls:
+            credentials = (Tls() if tls is True else tls).credentials()
+        return cls(
+            target=target,
+            timeout=timeout,
+            credentials=credentials,
+            token=None if token is None else BearerToken(token),
+        )
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What goes with every call."""
+        return self.token.metadata if self.token else ()
 
     def __post_init__(self) -> None:
         if not self.target:

@@ -4,6 +4,7 @@ HeedfulError
 ├── AnswerError                 the server's answer contradicts the contract: versions differ?
 └── RequestError                the call did not succeed; code, message, reason, retry_after
     ├── InvalidArgumentError    change the input or the option (also a ValueError)
+    ├── UnauthenticatedError    give the client a token that the server knows
     ├── NotFoundError           ask for a model and version that is served
     ├── FailedPreconditionError ask for something else: this bundle or backend cannot do it
     ├── ResourceExhaustedError  full: try again after retry_after; or ask for a smaller answer
@@ -53,6 +54,10 @@ def _rebuild(
 
 class InvalidArgumentError(RequestError, ValueError):
     """An input or option that cannot be used as given."""
+
+
+class UnauthenticatedError(RequestError):
+    """The server asks for a token and was shown none that it knows."""
 
 
 class NotFoundError(RequestError):

@@ -26,11 +26,13 @@ from heedful.errors import (
     NotFoundError,
     RequestError,
     ResourceExhaustedError,
+    UnauthenticatedError,
     UnavailableError,
 )
 
 ERRORS: dict[str, type[RequestError]] = {
     "INVALID_ARGUMENT": InvalidArgumentError,
+    "UNAUTHENTICATED": UnauthenticatedError,
     "NOT_FOUND": NotFoundError,
     "FAILED_PRECONDITION": FailedPreconditionError,
     "RESOURCE_EXHAUSTED": ResourceExhaustedError,

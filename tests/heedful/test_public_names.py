@@ -26,10 +26,12 @@ def test_the_public_names_are_these() -> None:
         "RequestError",
         "ResourceExhaustedError",
         "Timings",
+        "Tls",
         "Token",
         "Tokenization",
         "TokenizeOptions",
         "TruncationLoss",
+        "UnauthenticatedError",
         "UnavailableError",
     ]
     assert all(hasattr(heedful, name) for name in heedful.__all__)

@@ -1,0 +1,161 @@
+"""Clients that say who they are, over TLS and with tokens, and what they say when it fails."""
+
+import asyncio
+import json
+
+import grpc
+import pytest
+from click.testing import CliRunner
+
+from cli.main import main
+from heedful import AsyncClient, Client, Tls, UnauthenticatedError, UnavailableError
+from heedful.identity import read_token
+from tests.service.certificates import Authority
+from tests.service.engines import GoldenEngine
+
+GOOD = "0123456789abcdef-good"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("identity")
+    (folder / "token").write_text(f"# ours\n{GOOD}\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def authority(folder):
+    return Authority(folder / "certificates")
+
+
+@pytest.fixture(scope="module")
+def caller(authority):
+    return authority.issue("caller")
+
+
+@pytest.fixture(scope="module")
+def guarded(start_server, tiny_bundle, folder, authority):
+    """A server that wants a certificate and a token."""
+    pem = authority.issue("server")
+    return start_server(
+        tiny_bundle,
+        load=lambda bundle, config: GoldenEngine(tiny_bundle),
+        tls_cert=str(pem.cert),
+        tls_key=str(pem.key),
+        tls_client_ca=str(authority.pem.cert),
+        tokens_file=str(folder / "token"),
+    )
+
+
+@pytest.fixture(scope="module")
+def tls(authority, caller):
+    return Tls(ca_cert=authority.pem.cert, cert=caller.cert, key=caller.key)
+
+
+def test_every_call_carries_the_token_over_tls(guarded, tls) -> None:
+    with Client(guarded.address, tls=tls, token=GOOD) as client:
+        client.wait_until_ready()
+        assert client.is_ready()
+        assert client.classify("kind").label
+        assert client.tokenize("kind").tokens
+        assert client.model_info().model == "tiny"
+        assert len(list(client.classify_stream(["kind", "film"]))) == 2
+
+
+def test_so_does_the_asyncio_client(guarded, tls) -> None:
+    async def run():
+        async with AsyncClient(guarded.address, tls=tls, token=GOOD) as client:
+            await client.wait_until_ready()
+            assert (await client.classify("kind")).label
+            return [answer async for answer in client.classify_stream(["kind"])]
+
+    assert len(asyncio.run(run())) == 1
+
+
+@pytest.mark.parametrize("token", [None, GOOD[:-1]])
+def test_without_the_right_token_every_call_is_unauthenticated(guarded, tls, token) -> None:
+    with Client(guarded.address, tls=tls, token=token) as client:
+        assert client.is_ready(), "health is open"
+        for call in (
+            lambda: client.classify("kind"),
+            client.model_info,
+            lambda: list(client.classify_stream(["kind"])),
+        ):
+            with pytest.raises(UnauthenticatedError, match="a valid bearer token") as refused:
+                call()
+            assert refused.value.reason == "UNAUTHENTICATED"
+
+
+def test_without_a_certificate_there_is_no_connection(guarded, authority) -> None:
+    trusting = Tls(ca_cert=authority.pem.cert)
+    with (
+        Client(guarded.address, tls=trusting, token=GOOD) as client,
+        pytest.raises(UnavailableError),
+    ):
+        client.classify("kind", timeout=5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"tls": Tls(ca_cert="nowhere.pem")}, "nowhere.pem cannot be read: No such file"),
+        ({"tls": True, "credentials": grpc.ssl_channel_credentials()}, "not both"),
+        ({"token": ""}, "a token is printable ASCII"),
+        ({"token": "two words"}, "a token is printable ASCII"),
+        ({"token": "a\nb"}, "a token is printable ASCII"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused_at_once(settings, says) -> None:
+    with pytest.raises(ValueError, match=says):
+        Client("localhost:1", **settings)
+
+
+def test_a_certificate_without_its_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="give both"):
+        Tls(cert="a.pem")
+
+
+def test_a_token_is_not_shown(folder) -> None:
+    with Client("localhost:1", token=GOOD) as client:
+        assert GOOD not in repr(client._connection)
+
+
+def test_a_token_file_without_a_token_is_refused(tmp_path) -> None:
+    (tmp_path / "empty").write_text("# nothing\n")
+    with pytest.raises(ValueError, match="has no token"):
+        read_token(tmp_path / "empty")
+
+
+def run(*words: object, **environment: str):
+    runner = CliRunner(env={"HEEDFUL_TOKEN": None, **environment})
+    return runner.invoke(main, list(map(str, words)), catch_exceptions=False)
+
+
+def test_commands_take_files_and_a_token(guarded, folder, authority, caller) -> None:
+    files = ["--ca-cert", authority.pem.cert, "--client-cert", caller.cert]
+    files += ["--client-key", caller.key, "--target", guarded.address]
+    done = run("classify", "--json", *files, "--token-file", folder / "token", "kind")
+    assert json.loads(done.stdout)["model"] == "tiny"
+    done = run("info", "--json", *files, HEEDFUL_TOKEN=GOOD)
+    assert json.loads(done.stdout)["model"] == "tiny"
+    done = run("classify", *files, "kind")
+    assert done.exit_code == 1
+    assert "--token-file" in done.stderr
+
+
+def test_commands_take_all_of_it_from_the_environment(guarded, folder, authority, caller) -> None:
+    environment = {
+        "HEEDFUL_TARGET": guarded.address,
+        "HEEDFUL_CA_CERT": str(authority.pem.cert),
+        "HEEDFUL_CLIENT_CERT": str(caller.cert),
+        "HEEDFUL_CLIENT_KEY": str(caller.key),
+        "HEEDFUL_TOKEN_FILE": str(folder / "token"),
+    }
+    assert json.loads(run("info", "--json", **environment).stdout)["model"] == "tiny"
+
+
+def test_a_command_names_the_file_it_cannot_read() -> None:
+    done = run("classify", "--ca-cert", "nowhere.pem", "kind")
+    assert done.exit_code == 1
+    assert "nowhere.pem cannot be read" in done.stderr
+    assert "give both" in run("classify", "--client-key", "k.pem", "kind").stderr
