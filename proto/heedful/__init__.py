@@ -1,5 +1,6 @@
 """The client of a heedful server: classify texts and see what the model attends to."""
 
+from heedful.admin import Admin, LoadedVersion
 from heedful.aio import AsyncClient
 from heedful.attention import Attention
 from heedful.client import Client
@@ -19,10 +20,11 @@ from heedful.errors import (
 from heedful.identity import Tls
 from heedful.records import LabelScore, Timings, TruncationLoss
 from heedful.requests import AttentionRequest, ClassifyOptions, TokenizeOptions
-from heedful.results import Classification, ModelInfo, Tokenization
+from heedful.results import Classification, ModelInfo, ModelVersion, Tokenization
 from heedful.tokens import Token
 
 __all__ = [
+    "Admin",
     "AnswerError",
     "AsyncClient",
     "Attention",
@@ -36,7 +38,9 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "LabelScore",
+    "LoadedVersion",
     "ModelInfo",
+    "ModelVersion",
     "NotFoundError",
     "RequestError",
     "ResourceExhaustedError",

@@ -7,7 +7,7 @@ from heedful.decoding import decode_weights
 from heedful.errors import AnswerError
 from heedful.records import LabelScore, Timings, TruncationLoss
 from heedful.requests import Text, texts_of
-from heedful.results import Classification, ModelInfo, Tokenization
+from heedful.results import Classification, ModelInfo, ModelVersion, Tokenization
 from heedful.tokens import Token
 from heedful.v1 import classifier_pb2 as pb
 
@@ -114,6 +114,24 @@ def model_info(response: pb.GetModelResponse) -> ModelInfo:
         precision=response.precision,
         attention=response.attention,
     )
+
+
+def model_versions(response: pb.ListModelsResponse) -> list[ModelVersion]:
+    return [
+        ModelVersion(
+            row.model,
+            row.version,
+            pb.ModelState.Name(row.state).removeprefix("MODEL_STATE_").lower()
+            if row.state in pb.ModelState.values()
+            else "unspecified",
+            row.reason,
+            row.is_default,
+            row.backend,
+            row.device,
+            row.precision,
+        )
+        for row in response.models
+    ]
 
 
 def _label(message: pb.LabelScore) -> LabelScore:

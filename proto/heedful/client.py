@@ -13,7 +13,7 @@ from heedful.connection import DEFAULT_TARGET, Connection
 from heedful.errors import DeadlineExceededError, UnavailableError
 from heedful.identity import Tls
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
-from heedful.results import Classification, ModelInfo, Tokenization
+from heedful.results import Classification, ModelInfo, ModelVersion, Tokenization
 from heedful.statuses import request_error
 from heedful.streaming import MAX_IN_FLIGHT, StreamAnswer, Window
 from heedful.v1 import classifier_pb2 as pb
@@ -139,6 +139,11 @@ class Client:
         """The served model, its limits and what its backend can do."""
         request = pb.GetModelRequest(model=model, version=version)
         return answers.model_info(self._call(self._stub.GetModel, request, timeout))
+
+    def list_models(self, *, timeout: float | None = None) -> list[ModelVersion]:
+        """Every version of every model on the server, and where it stands."""
+        request = pb.ListModelsRequest()
+        return answers.model_versions(self._call(self._stub.ListModels, request, timeout))
 
     def is_ready(self, *, timeout: float | None = None) -> bool:
         """Whether the server answers now that it serves; False also if nothing is there."""

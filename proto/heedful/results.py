@@ -61,6 +61,27 @@ class Tokenization:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelVersion:
+    """One version of one model, and where it stands.
+
+    Attributes:
+        state: "loading", "ready", "draining" or "failed".
+        reason: what is wrong, in a sentence; empty if nothing is.
+        is_default: whether callers get it who name the model and no version.
+        backend, device, precision: as in ModelInfo; empty while there is no engine.
+    """
+
+    model: str
+    version: str
+    state: str
+    reason: str
+    is_default: bool
+    backend: str
+    device: str
+    precision: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """A served model, its limits and what its backend can do.
 

@@ -8,6 +8,7 @@ import heedful
 
 def test_the_public_names_are_these() -> None:
     assert sorted(heedful.__all__) == [
+        "Admin",
         "AnswerError",
         "AsyncClient",
         "Attention",
@@ -21,7 +22,9 @@ def test_the_public_names_are_these() -> None:
         "InternalError",
         "InvalidArgumentError",
         "LabelScore",
+        "LoadedVersion",
         "ModelInfo",
+        "ModelVersion",
         "NotFoundError",
         "RequestError",
         "ResourceExhaustedError",
