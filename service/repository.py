@@ -180,15 +180,21 @@ class Repository:
         keep = self._config.keep_versions
         return not keep or len(self.models.versions(name)) < keep
 
+    def stop_changing(self) -> None:
+        """Gives up what is being loaded, and refuses further changes."""
+        self._closing = True
+        for task in self._tasks - self._drains:
+            task.cancel()
+
     async def drained(self) -> None:
         """Waits until what is leaving has left."""
         await asyncio.gather(*self._drains)
 
     async def close(self, timeout: float) -> bool:
-        """Ends what is loading and finishes what was accepted; False if an engine is stuck."""
-        self._closing = True
+        """Finishes what was accepted, and ends; False if an engine is stuck."""
+        self.stop_changing()
         everything = [*self.models, *self._draining]
-        for task in self._tasks:
+        for task in self._drains:
             task.cancel()
         ended = await asyncio.gather(*(served.scheduler.close(timeout) for served in everything))
         return all(ended)
@@ -270,7 +276,7 @@ class Repository:
     def _admit(self, source: Source, served: ServedModel, default: bool) -> None:
         """Takes a version into service; what it replaces, and the oldest, begin to drain."""
         name = served.name
-        self._sources[name, served.version] = replace(source, opened=None)
+        self._sources[name, served.version] = replace(source, name=name, opened=None)
         self._failures.pop((name, served.version), None)
         self._metrics.model_loads.labels(name, "loaded").inc()
         replaced = self.models.add(served, default=default)

@@ -128,6 +128,7 @@ class Server:
         if len(self.models):
             await asyncio.sleep(self.config.drain_delay)
         self._border.drain()
+        self.repository.stop_changing()
         self._health.end_watches()
         end = time.monotonic() + self.config.grace
         # gRPC resets calls it has received and not yet handed over when it stops. So it goes on

@@ -7,7 +7,12 @@ from collections.abc import Callable
 
 from model.errors import BundleError
 from service.backends.loading import check_golden_logits
-from service.errors import DeadlinePassedError, DrainingError, OverloadedError
+from service.errors import (
+    DeadlinePassedError,
+    DrainingError,
+    HopelessDeadlineError,
+    OverloadedError,
+)
 from service.metrics import Metrics
 from service.models import Models, ServedModel
 
@@ -16,6 +21,7 @@ log = logging.getLogger(__name__)
 # How long a canary may wait before it says nothing: a busy server is not a broken one.
 CANARY_TIMEOUT = 10.0
 STUCK, CANARY = "stuck", "canary"
+BUSY = (OverloadedError, HopelessDeadlineError, DeadlinePassedError, DrainingError)
 
 
 class Watchdog:
@@ -92,7 +98,7 @@ async def sing(served: ServedModel) -> tuple[str, str]:
     try:
         outcome = await served.scheduler.classify([golden.input_ids], deadline=deadline)
         check_golden_logits(outcome.results[0].logits, served.backend, served.bundle)
-    except (OverloadedError, DeadlinePassedError, DrainingError):
+    except BUSY:
         return "skipped", ""
     except BundleError as error:
         return "wrong", f"the canary's answer is wrong: {error}"

@@ -4,7 +4,6 @@ import asyncio
 import logging
 
 from model.errors import HeedfulError, SetupError
-from service.errors import NotFoundError
 from service.folders import Look, Source, version_order
 from service.repository import Repository
 
@@ -65,5 +64,5 @@ class FolderWatch:
     async def _unload(self, source: Source) -> None:
         try:
             await self._repository.unload(source.name, source.version)
-        except NotFoundError:
-            log.debug("Version %s of model %s was not loaded", source.version, source.name)
+        except HeedfulError as error:
+            log.debug("Version %s of model %s: %s", source.version, source.name, error)

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import threading
 import weakref
 
 import grpc
@@ -9,8 +10,8 @@ import pytest
 
 from heedful.v1 import admin_pb2 as admin
 from heedful.v1 import classifier_pb2 as pb
-from model.bundle import BundleError
-from model.errors import SetupError
+from model.bundle import load_bundle
+from model.errors import BundleError, SetupError
 from service.config import ServerConfig
 from service.server import Server
 from tests.service.calls import TIMEOUT, refusal_of, texts
@@ -185,6 +186,44 @@ async def test_changes_by_call_are_off_unless_allowed(shelf, method) -> None:
         assert code is grpc.StatusCode.FAILED_PRECONDITION
         assert "--allow-admin" in message
         assert set(await wire.rows()) == {("reviews", "9"), ("reviews", "10")}
+
+
+async def test_a_server_that_stops_gives_up_what_it_is_loading(shelf) -> None:
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(bundle, config):
+        if bundle.manifest.version == "11":
+            loading.set()
+            go_on.wait(TIMEOUT)
+        return Shelf.load(shelf, bundle, config)
+
+    shelf.load = load
+    async with asyncio.timeout(TIMEOUT):
+        async with on_the_wire(shelf) as wire:
+            shelf.put("reviews", "11")
+            call = wire.admin.LoadModel(admin.LoadModelRequest(model="reviews"))
+            await asyncio.to_thread(loading.wait, TIMEOUT)
+            assert (await wire.rows())["reviews", "11"].state == pb.MODEL_STATE_LOADING
+            assert await wire.versions("") == ["10"]
+            # Its grace is 5 s; the load would take longer.
+            stopping = asyncio.create_task(wire.server.stop())
+            assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
+            go_on.set()
+            assert await stopping
+
+
+async def test_a_bundle_given_at_the_start_can_be_loaded_anew(tiny_bundle, shelf) -> None:
+    path = shelf.folder / "reviews" / "9"
+    async with on_the_wire(shelf, load_bundle(path), models="") as wire:
+        version = tiny_bundle.manifest.version
+        answer = await wire.admin.LoadModel(admin.LoadModelRequest(model="tiny"))
+        assert (answer.version, answer.previous_default_version) == (version, version)
+        (path / "tokenizer.json").unlink()
+        code, message = await refused(wire.admin.LoadModel(admin.LoadModelRequest(model="tiny")))
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "tokenizer.json is missing" in message
+        assert "missing" in (await wire.rows())["tiny", ""].reason
+        assert await wire.versions("") == [version]
 
 
 async def test_a_server_starts_with_what_loads_and_not_with_nothing(shelf) -> None:
