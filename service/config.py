@@ -37,6 +37,13 @@ class ServerConfig:
         tls_cert, tls_key: PEM files; empty serves plain text.
         tls_client_ca: PEM file; callers must show a certificate that it has signed.
         tokens_file: bearer tokens, one a line; empty lets anybody call.
+        max_connections: open at once; more are closed as they come.
+        max_concurrent_streams: calls under way on one connection; more wait at the caller.
+        keepalive_seconds: of silence before a caller is asked whether it is there.
+        max_connection_age: seconds until a caller is asked to connect anew; 0 is never.
+        max_connection_age_grace: seconds that its calls then get to finish.
+        max_connection_idle: seconds until a connection without calls is closed; 0 is never.
+        channelz: whether connections and calls can be looked into over gRPC.
         default_timeout: seconds a caller gets who sets no deadline.
         drain_delay: seconds between reporting not ready and refusing new work.
         grace: seconds that accepted work gets to finish after that.
@@ -71,6 +78,13 @@ class ServerConfig:
     tls_key: str = ""
     tls_client_ca: str = ""
     tokens_file: str = ""
+    max_connections: int = 4096
+    max_concurrent_streams: int = 1024
+    keepalive_seconds: float = 60.0
+    max_connection_age: float = 0.0
+    max_connection_age_grace: float = 30.0
+    max_connection_idle: float = 0.0
+    channelz: bool = False
     default_timeout: float = 30.0
     drain_delay: float = 0.0
     grace: float = 20.0
@@ -78,6 +92,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         may_be_zero = {"port", "metrics_port", "instances", "threads", "drain_delay", "max_wait_ms"}
         may_be_zero |= {"keep_versions", "poll_seconds", "canary_seconds", "stuck_seconds"}
+        may_be_zero |= {"max_connection_age", "max_connection_idle"}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str | tuple | bool):
@@ -100,6 +115,10 @@ class ServerConfig:
         if bool(self.tls_cert) != bool(self.tls_key):
             given, lacking = ("cert", "key") if self.tls_cert else ("key", "cert")
             raise SetupError(f"--tls-{given} is given without --tls-{lacking}: TLS needs both")
+        # gRPC reads it as milliseconds in 32 bits, and shorter ones as a second or more.
+        for name in ("keepalive_seconds", "max_connection_age", "max_connection_idle"):
+            if not getattr(self, name) <= 2_000_000:
+                raise SetupError(f"{name} must be at most 2000000 (23 days)")
         if self.tls_client_ca and not self.tls_cert:
             raise SetupError("--tls-client-ca is given without --tls-cert and --tls-key")
 

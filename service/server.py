@@ -205,8 +205,10 @@ class Server:
             )
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        added = self._transport.add_services(server)
         reflection.enable_server_reflection(
-            (SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME), server
+            (*added, SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME),
+            server,
         )
         return server
 
