@@ -83,6 +83,9 @@ class Metrics:
         self.model_loads = counter(
             "model_loads", "Versions loaded, or failed to load.", "model", "outcome"
         )
+        self.model_calls = counter(
+            "model_calls", "Calls answered or refused, by who did.", "model", "version", "outcome"
+        )
         self.canary_runs = counter(
             "canary_runs", "Runs of known examples, by how they went.", "model", "outcome"
         )

@@ -14,8 +14,12 @@ from model.errors import InvalidInputError
 from service.backends import Backend
 from service.backends.timed import TimedEngine
 from service.errors import LoadingError, NotFoundError, listed
+from service.metrics import Metrics
 from service.scheduler import Scheduler
 from service.servicer import ClassifierServicer
+
+# How a call ended, as metrics call it.
+OUTCOMES = ("answered", "refused")
 
 
 class ServedModel:
@@ -33,11 +37,15 @@ class ServedModel:
         scheduler: Scheduler,
         servicer: ClassifierServicer,
         engines: Sequence[TimedEngine] = (),
+        metrics: Metrics | None = None,
     ) -> None:
         self.bundle, self.backend = bundle, backend
         self.scheduler, self.servicer, self.engines = scheduler, servicer, engines
         # What is wrong with it now, by who found it; empty while it answers as it should.
         self.troubles: dict[str, str] = {}
+        self._calls = metrics and [
+            metrics.model_calls.labels(self.name, self.version, outcome) for outcome in OUTCOMES
+        ]
         self._num_calls = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -72,6 +80,8 @@ class ServedModel:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if self._calls:
+            self._calls[kind is not None].inc()
         self._num_calls -= 1
         if not self._num_calls:
             self._idle.set()

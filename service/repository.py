@@ -20,7 +20,7 @@ from service.config import ServerConfig
 from service.errors import DrainingError, LoadFailedError, NotFoundError
 from service.folders import Look, Source, highest, named_source, scan
 from service.metrics import Metrics
-from service.models import Models, ServedModel
+from service.models import OUTCOMES, Models, ServedModel
 from service.serving import Loader, load_served
 
 log = logging.getLogger(__name__)
@@ -320,7 +320,15 @@ class Repository:
             await served.scheduler.close(config.grace)
         finally:
             self._draining.remove(served)
+            self._forget_calls(served)
         log.info("unloaded model %s, version %s", served.name, served.version)
+
+    def _forget_calls(self, served: ServedModel) -> None:
+        """Ends the counters of a version that is gone, or they would add up over the years."""
+        others = [*self.models, *self._draining]
+        if (served.name, served.version) not in {(other.name, other.version) for other in others}:
+            for outcome in OUTCOMES:
+                self._metrics.model_calls.remove(served.name, served.version, outcome)
 
     async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
         """Runs a change after those before it; a caller that leaves does not undo half of it."""

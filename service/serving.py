@@ -78,4 +78,4 @@ async def load_served(
     servicer = ClassifierServicer(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics
     )
-    return ServedModel(bundle, backend, scheduler, servicer, engines)
+    return ServedModel(bundle, backend, scheduler, servicer, engines, metrics)

@@ -188,6 +188,24 @@ async def test_changes_by_call_are_off_unless_allowed(shelf, method) -> None:
         assert set(await wire.rows()) == {("reviews", "9"), ("reviews", "10")}
 
 
+async def test_calls_are_counted_by_version_for_as_long_as_it_is_there(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        await wire.versions("", "10", "9")
+        await refused(wire.classifier.Classify(texts("a", target_label="secret")))
+        count = wire.server.metrics.registry.get_sample_value
+
+        def calls(version: str, outcome: str) -> float | None:
+            labels = {"model": "reviews", "version": version, "outcome": outcome}
+            return count("heedful_model_calls_total", labels)
+
+        assert (calls("10", "answered"), calls("9", "answered")) == (2, 1)
+        assert (calls("10", "refused"), calls("9", "refused")) == (1, 0)
+        await wire.server.repository.load("reviews", "10")
+        await wire.server.repository.unload("reviews", "9")
+        await wire.server.repository.drained()
+        assert (calls("10", "answered"), calls("9", "answered")) == (2, None)
+
+
 async def test_a_server_that_stops_gives_up_what_it_is_loading(shelf) -> None:
     loading, go_on = threading.Event(), threading.Event()
 
