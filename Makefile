@@ -6,11 +6,16 @@ INSTALLED := $(VENV)/.installed
 PROTOS := proto/heedful/v1/classifier.proto proto/heedful/v1/admin.proto \
 	proto/heedful/oip/open_inference.proto
 
-.PHONY: help demo test lint types tests browser proto bench accuracy soak format clean
+# Clients and tools of others that a server is tested with, each in an environment of its own: their
+# stubs of one protocol cannot live in one process.
+PEERS := $(addprefix build/peers/,$(addsuffix /.installed,tritonclient kserve perf_analyzer))
+
+.PHONY: help demo test lint types tests peers browser proto bench accuracy soak format clean
 
 help:
 	@echo "make demo      train, export, serve, ask and draw, in about four minutes"
 	@echo "make test      lint, types and tests"
+	@echo "make peers     other people's clients and tools, which make test runs against a server"
 	@echo "make bench     what is fast and how fast, as ratios from one run"
 	@echo "make accuracy  the table of docs/results.md; about an hour, needs ../shared/data"
 	@echo "make soak      the long tests"
@@ -30,7 +35,7 @@ lint: $(INSTALLED)
 types: $(INSTALLED)
 	$(BIN)/mypy
 
-tests: $(INSTALLED) browser
+tests: $(INSTALLED) browser peers
 	$(BIN)/python -m pytest -m "not soak" --durations=5
 
 # The page with the attention map is tested in a real browser. A CI machine that runs as root gets
@@ -40,6 +45,16 @@ browser:
 		&& ! command -v chromium >/dev/null; then \
 		apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; \
 	fi
+
+peers: $(PEERS)
+
+build/peers/%/.installed: tests/peers/%.txt
+	@echo "Setting up build/peers/$* (downloads once)"
+	@$(PYTHON) -m venv build/peers/$*
+	@# Everything is pinned, and of thousands of modules only some are ever imported.
+	@build/peers/$*/bin/python -m pip install --quiet --no-deps --no-compile --requirement $<
+	@if [ $* = perf_analyzer ]; then tests/peers/fetch_libb64.sh build/peers/$*; fi
+	@touch $@
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) (downloads once, a few minutes)"

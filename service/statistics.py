@@ -24,6 +24,7 @@ class Statistics:
         success: requests computed, from their arrival to their results.
         fail: requests refused, failed or given up.
         queue, tokenize, compute: parts of success; compute is a request's longest run.
+        output_seconds: results to tensors; other answers are built within the rest of a call.
         num_texts: texts computed.
         last_answered: in seconds since 1970; 0 if nothing was.
     """
@@ -33,6 +34,7 @@ class Statistics:
     queue: Duration = field(default_factory=Duration)
     tokenize: Duration = field(default_factory=Duration)
     compute: Duration = field(default_factory=Duration)
+    output_seconds: float = 0.0
     num_texts: int = 0
     last_answered: float = 0.0
 

@@ -1,5 +1,6 @@
 """The protocol's methods, each a request and a call in and a message out."""
 
+import time
 from importlib import metadata
 
 import grpc
@@ -22,7 +23,8 @@ from service.servicer import Call
 
 SERVICE = oip.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 # By the names that clients look for.
-EXTENSIONS = ("classification", "model_configuration", "model_repository", "statistics")
+EXTENSIONS = ("classification", "model_configuration", "model_repository")
+STATISTICS = "statistics"
 STATES = {
     State.LOADING: "LOADING",
     State.READY: "READY",
@@ -79,8 +81,13 @@ class OpenInference:
     async def server_metadata(
         self, _: oip.ServerMetadataRequest, __: Call
     ) -> oip.ServerMetadataResponse:
+        extensions = [*EXTENSIONS]
+        # perf_analyzer takes versions for numbers once it is told of statistics, and gives up on
+        # others. Versions of a models folder are numbers; those of a bundle by itself are not.
+        if all(served.version.isdigit() for served in self._models):
+            extensions.append(STATISTICS)
         return oip.ServerMetadataResponse(
-            name="heedful", version=metadata.version("heedful"), extensions=EXTENSIONS
+            name="heedful", version=metadata.version("heedful"), extensions=extensions
         )
 
     async def model_metadata(
@@ -164,5 +171,7 @@ class OpenInference:
             response = oip.ModelInferResponse(
                 model_name=served.name, model_version=served.version, id=request.id
             )
+            start = time.perf_counter()
             fill_response(response, asked, computed, servicer.scorer)
+            servicer.statistics.output_seconds += time.perf_counter() - start
             return response

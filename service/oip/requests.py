@@ -25,6 +25,8 @@ OUTPUTS = (LOGITS, PROBABILITIES, LABELS, ATTENTIONS)
 UNASKED = (LOGITS, PROBABILITIES, LABELS)
 
 CLASSIFICATION, TIMEOUT, TRUNCATION, TOP_K = "classification", "timeout", "truncation", "top_k"
+# Sent by perf_analyzer whatever it asks for; it means nothing where a request has one answer.
+MEANINGLESS = "triton_enable_empty_final_response"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def read_request(request: oip.ModelInferRequest, reader: Reader) -> InferQuestio
     Raises:
         InvalidInputError: something cannot be used as given.
     """
-    refuse_unknown(request.parameters, (TIMEOUT, TRUNCATION, TOP_K), "the request")
+    given = [name for name in request.parameters if name != MEANINGLESS]
+    refuse_unknown(given, (TIMEOUT, TRUNCATION, TOP_K), "the request")
     outputs = _outputs(request)
     wanted = any(output.name == ATTENTIONS for output in outputs)
     question = Question(

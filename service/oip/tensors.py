@@ -22,6 +22,8 @@ INTEGERS: dict[str, np.dtype[np.integer[Any]]] = {
     "INT64": np.dtype("<i8"),
     "INT32": np.dtype("<i4"),
 }
+# KServe's client repeats the length of raw contents; their own is what counts.
+SAID_TWICE = {"binary_data_size"}
 TYPED_FIELDS = {"BYTES": "bytes_contents", "INT64": "int64_contents", "INT32": "int_contents"}
 _LENGTH = struct.Struct("<I")
 # Field 6 of InferTensorContents, length-delimited.
@@ -164,12 +166,12 @@ def _read_typed(tensor: oip.ModelInferRequest.InferInputTensor) -> InputTensor:
 def _shape_of(tensor: oip.ModelInferRequest.InferInputTensor) -> tuple[tuple[int, ...], int]:
     """The shape and its number of elements, of any size: nothing is made of it here."""
     name = quoted(tensor.name)
-    if tensor.parameters:
-        parameter = quoted(next(iter(tensor.parameters)))
-        raise InvalidInputError(
-            f"the input {name} has the parameter {parameter}, which is not known here: send its "
-            "elements in the request, without parameters"
-        )
+    for parameter in tensor.parameters:
+        if parameter not in SAID_TWICE:
+            raise InvalidInputError(
+                f"the input {name} has the parameter {quoted(parameter)}, which is not known here: "
+                "send its elements in the request, without parameters"
+            )
     if tensor.datatype not in TYPED_FIELDS:
         raise InvalidInputError(
             f"the input {name} has datatype {quoted(tensor.datatype)}: send BYTES for text, INT64 "
