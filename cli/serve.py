@@ -70,6 +70,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--max-text-bytes", "Bytes of one text.")
 @setting("--max-message-bytes", "Bytes of one request on the wire.")
 @setting("--max-attention-bytes", "Bytes of attention in one answer.")
+@setting("--max-unread-bytes", "Bytes of attention, of all callers, computed or not yet read.")
 @setting("--max-stream-requests", "Unanswered requests of one stream; then reading on waits.")
 @setting(
     "--models", "Folder of NAME/VERSION folders, a bundle each; followed while the server runs."

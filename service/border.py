@@ -23,6 +23,7 @@ from service.errors import (
 )
 from service.metrics import Metrics
 from service.models import Models
+from service.reserve import Reserve
 from service.servicer import Call, ClassifierServicer
 from service.status import Status, status_of
 from service.streams import Stream
@@ -39,6 +40,8 @@ class Context(Protocol):
     """What we need of grpc.aio.ServicerContext."""
 
     def time_remaining(self) -> float | None: ...
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None: ...
 
     async def abort(
         self, code: grpc.StatusCode, details: str, trailing_metadata: tuple[tuple[str, bytes], ...]
@@ -59,10 +62,11 @@ class Border:
         metrics: Metrics,
         default_timeout: float,
         max_stream_requests: int = 64,
+        reserve: Reserve | None = None,
     ) -> None:
         self.models = models
         self._draining = asyncio.Event()
-        self._max_stream_requests = max_stream_requests
+        self._max_stream_requests, self._reserve = max_stream_requests, reserve
         self._metrics, self._default_timeout = metrics, default_timeout
         self._num_calls = 0
         self._idle = asyncio.Event()
@@ -122,7 +126,7 @@ class Border:
         async def handle(data: bytes, context: Context) -> bytes:
             remaining = context.time_remaining()
             timeout = self._default_timeout if remaining is None else remaining
-            call = Call(deadline=time.monotonic() + timeout)
+            call = Call(deadline=time.monotonic() + timeout, reserve=self._reserve)
             code = grpc.StatusCode.UNKNOWN
             self._num_calls += 1
             self._idle.clear()
@@ -144,6 +148,10 @@ class Border:
                 code = status.code
                 await self._refuse(status, context)
             finally:
+                if call.reserved and code is grpc.StatusCode.OK:
+                    context.add_done_callback(lambda _: call.let_go())  # when it is sent
+                else:
+                    call.let_go()
                 requests.labels(name, code.name).inc()
                 duration.observe(time.perf_counter() - call.started)
                 self._num_calls -= 1
@@ -186,6 +194,7 @@ class Border:
                 draining=self._draining,
                 max_requests=self._max_stream_requests,
                 default_timeout=self._default_timeout,
+                reserve=self._reserve,
             ).serve()
         except Exception as error:
             await self._refuse(status_of(_named(error, STREAM)), context)

@@ -26,6 +26,7 @@ class ServerConfig:
         max_text_bytes: bytes of one text.
         max_message_bytes: bytes of one request on the wire.
         max_attention_bytes: attention in one answer.
+        max_unread_bytes: attention of all answers together that is computed or not yet read.
         max_stream_requests: unanswered requests of one stream.
         models: folder of NAME/VERSION folders with a bundle each, which is followed; empty is none.
         model: bundles as NAME=DIR, each served under that name.
@@ -66,6 +67,7 @@ class ServerConfig:
     max_text_bytes: int = 1 << 20
     max_message_bytes: int = 16 << 20
     max_attention_bytes: int = 16 << 20
+    max_unread_bytes: int = 256 << 20
     max_stream_requests: int = 64
     models: str = ""
     model: tuple[str, ...] = ()
@@ -105,6 +107,11 @@ class ServerConfig:
         if self.port and self.port == self.metrics_port:
             raise SetupError(f"port and metrics_port are both {self.port}: choose two")
         self._check_transport()
+        if self.max_unread_bytes < self.max_attention_bytes:
+            raise SetupError(
+                f"max_unread_bytes {self.max_unread_bytes} is under max_attention_bytes "
+                f"{self.max_attention_bytes}: a full answer would need all of it and more"
+            )
         if self.max_queue_texts < self.max_inputs:
             raise SetupError(
                 f"max_queue_texts {self.max_queue_texts} is under max_inputs {self.max_inputs}: "

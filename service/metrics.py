@@ -1,5 +1,6 @@
 """What Prometheus can see. Labels come from fixed lists, never from a request."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import HTTPServer
 from threading import Thread
@@ -102,6 +103,11 @@ class Metrics:
             ["model", "version", "backend", "device", "precision"],
             registry=registry,
         )
+
+    def watch_reserve(self, read: Callable[[], float]) -> None:
+        """Reads how much attention is computed or unread whenever somebody scrapes."""
+        what = "Bytes of attention that are computed, or written and not yet read."
+        Gauge("heedful_unread_bytes", what, registry=self.registry).set_function(read)
 
     def watch(self, queue: Queue) -> None:
         """Reads the queue whenever somebody scrapes."""

@@ -24,6 +24,7 @@ from service.oip.methods import SERVICE as OIP_SERVICE
 from service.oip.methods import OpenInference
 from service.quota import usable_cpus
 from service.repository import Repository
+from service.reserve import Reserve
 from service.serving import Loader, load_engine
 from service.transport import Transport
 from service.watchdog import Watchdog
@@ -58,11 +59,14 @@ class Server:
         self.metrics = Metrics()
         self.models = Models()
         self.metrics.watch(self.models)
+        reserve = Reserve(config.max_unread_bytes)
+        self.metrics.watch_reserve(lambda: reserve.num_bytes)
         self._border = Border(
             self.models,
             metrics=self.metrics,
             default_timeout=config.default_timeout,
             max_stream_requests=config.max_stream_requests,
+            reserve=reserve,
         )
         self._health = Health([SERVICE])
         self._executor = ThreadPoolExecutor(

@@ -17,6 +17,7 @@ from service.config import ServerConfig
 from service.errors import AttentionTooLargeError, UnsupportedError
 from service.metrics import Metrics
 from service.questions import Question, Reader, Source
+from service.reserve import Reserve
 from service.scheduler import Scheduler
 from service.scores import LabelScorer
 from service.statistics import Statistics
@@ -33,12 +34,27 @@ class Call:
 
     deadline: float
     started: float = field(default_factory=time.perf_counter)
+    # What the answer's attention is charged to, and how much of it was.
+    reserve: Reserve | None = None
+    reserved: int = 0
     # When the results were there and the answer began to be built.
     answering: float | None = None
 
     def shorten(self, seconds: float) -> None:
         """Takes a deadline from now for the call's own, if it is the earlier one."""
         self.deadline = min(self.deadline, time.monotonic() + seconds)
+
+    def charge(self, num_bytes: int) -> None:
+        """Charges attention before it is computed; an OverloadedError if there is no room."""
+        if self.reserve is not None:
+            self.reserve.take(num_bytes)
+            self.reserved += num_bytes
+
+    def let_go(self) -> None:
+        """The answer has left, or there is none."""
+        if self.reserve is not None:
+            self.reserve.give_back(self.reserved)
+            self.reserved = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +147,8 @@ class ClassifierServicer:
             question.sources, question.truncation, call
         )
         if question.attention:
-            self._check_attention(question.attention, encodings, alike=question.alike)
+            needed = self._check_attention(question.attention, encodings, alike=question.alike)
+            call.charge(needed)
         outcome = await self._scheduler.classify(
             [encoding.input_ids for encoding in encodings],
             attention=question.attention,
@@ -169,8 +186,8 @@ class ClassifierServicer:
 
     def _check_attention(
         self, selection: AttentionSelection, encodings: Sequence[Encoding], *, alike: bool
-    ) -> None:
-        """Refuses what cannot be answered, before it is computed."""
+    ) -> int:
+        """Refuses what cannot be answered, before it is computed; gives the answer's bytes."""
         lengths = {len(encoding.input_ids) for encoding in encodings}
         if alike and len(lengths) > 1:
             raise InvalidInputError(
@@ -185,6 +202,7 @@ class ClassifierServicer:
         allowed = self._config.max_attention_bytes
         if needed > allowed:
             raise AttentionTooLargeError(needed, allowed)
+        return needed
 
     async def _fill(
         self,

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from heedful.v1 import classifier_pb2 as pb
 from model.errors import HeedfulError, InvalidInputError
 from service.errors import DrainingError, OverloadedError
+from service.reserve import Reserve
 from service.servicer import Call
 from service.status import status_of
 
@@ -47,9 +48,10 @@ class Stream:
         draining: asyncio.Event,
         max_requests: int,
         default_timeout: float,
+        reserve: Reserve | None = None,
     ) -> None:
         self._context, self._answer, self._draining = context, answer, draining
-        self._default_timeout = default_timeout
+        self._default_timeout, self._reserve = default_timeout, reserve
         remaining = context.time_remaining()
         self._deadline = math.inf if remaining is None else time.monotonic() + remaining
         self._slots = asyncio.Semaphore(max_requests)
@@ -97,24 +99,28 @@ class Stream:
             task.add_done_callback(self._forget)
 
     async def _respond(self, request: pb.ClassifyStreamRequest) -> None:
+        seconds = request.timeout_seconds or self._default_timeout
+        deadline = min(self._deadline, time.monotonic() + seconds)
+        call = Call(deadline=deadline, reserve=self._reserve)
         try:
             if request.request.HasField("attention"):
                 async with self._attention_slots:
-                    await self._send(request.id, await self._outcome(request))
+                    await self._send(request.id, await self._outcome(request, call))
             else:
-                await self._send(request.id, await self._outcome(request))
+                await self._send(request.id, await self._outcome(request, call))
         finally:
+            call.let_go()
             self._slots.release()
 
     async def _outcome(
-        self, request: pb.ClassifyStreamRequest
+        self, request: pb.ClassifyStreamRequest, call: Call
     ) -> pb.ClassifyResponse | HeedfulError:
-        seconds = request.timeout_seconds or self._default_timeout
         if len(request.id) > MAX_ID_CHARACTERS:
             return InvalidInputError(f"the id is over {MAX_ID_CHARACTERS} characters: shorten it")
-        if not seconds > 0:
-            return InvalidInputError(f"timeout_seconds is {seconds}: give 0 or more")
-        call = Call(deadline=min(self._deadline, time.monotonic() + seconds))
+        if not request.timeout_seconds >= 0:
+            return InvalidInputError(
+                f"timeout_seconds is {request.timeout_seconds}: give 0 or more"
+            )
         return await self._answer(request.request, call)
 
     async def _send(self, id_: str, outcome: pb.ClassifyResponse | HeedfulError) -> None:

@@ -1,6 +1,7 @@
 """Peers that mean no good: each is refused or bounded, and the server goes on answering."""
 
 import resource
+import socket
 from contextlib import ExitStack
 
 import grpc
@@ -11,6 +12,7 @@ from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from tests.service import http2
 from tests.service.calls import TIMEOUT, texts
 from tests.service.engines import GoldenEngine
+from tests.service.test_streams import until
 
 CLASSIFY = "/heedful.v1.Classifier/Classify"
 STREAM = "/heedful.v1.Classifier/ClassifyStream"
@@ -134,3 +136,71 @@ def test_a_thousand_idle_connections_leave_room_for_a_caller(server) -> None:
                 assert stub.GetModel(pb.GetModelRequest(), timeout=TIMEOUT).model
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+LITTLE = 1 << 20
+
+
+@pytest.fixture
+def little_room(start_server, tiny_bundle):
+    server = start_server(
+        tiny_bundle,
+        load=lambda bundle, config: GoldenEngine(tiny_bundle),
+        max_unread_bytes=LITTLE,
+        max_attention_bytes=LITTLE,
+    )
+    yield server
+    server.stop()
+
+
+def large() -> pb.ClassifyRequest:
+    """Its answer has 8 x 2 x 3 x 41 x 41 weights: 323 kB, more than a window holds."""
+    ids = pb.TokenIds(ids=[5] * 41)
+    return pb.ClassifyRequest(
+        inputs=[pb.Input(token_ids=ids)] * 8, attention=pb.AttentionOptions(heads=[0, 1, 2])
+    )
+
+
+def unread(server) -> float:
+    return server.server.metrics.registry.get_sample_value("heedful_unread_bytes")
+
+
+def ask_and_never_read(path: str, data: bytes, address: str) -> socket.socket:
+    line = http2.connect(address)
+    line.sendall(http2.greeting() + http2.call(path))
+    whole = http2.message(len(data), data)
+    line.sendall(http2.frame(http2.DATA, whole, http2.END_STREAM, stream=1))
+    return line
+
+
+def test_callers_that_do_not_read_their_attention_take_bounded_memory(little_room) -> None:
+    data = large().SerializeToString()
+    with ExitStack() as lines, grpc.insecure_channel(little_room.address) as channel:
+        for _ in range(3):
+            lines.enter_context(ask_and_never_read(CLASSIFY, data, little_room.address))
+        until(lambda: unread(little_room) > 3 * 300_000)
+        stub = ClassifierStub(channel)
+        refused = stub.Classify.future(large(), timeout=TIMEOUT)
+        assert refused.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "bytes of attention" in refused.details()
+        assert stub.Classify(texts("kind"), timeout=TIMEOUT).results, "plain calls need none of it"
+        lines.close()
+        until(lambda: unread(little_room) == 0)
+        assert len(stub.Classify(large(), timeout=TIMEOUT).results) == 8
+        until(lambda: unread(little_room) == 0)
+
+
+def test_a_stream_that_is_not_read_takes_bounded_memory(little_room) -> None:
+    with grpc.insecure_channel(little_room.address) as channel:
+        stub = ClassifierStub(channel)
+        requests = (
+            pb.ClassifyStreamRequest(id=str(number), request=large()) for number in range(30)
+        )
+        call = stub.ClassifyStream(requests, timeout=TIMEOUT)
+        first = next(call)
+        assert unread(little_room) <= LITTLE
+        answers = [first, *call]
+    outcomes = {answer.error.reason or "answered" for answer in answers}
+    assert len(answers) == 30
+    assert outcomes <= {"answered", "QUEUE_FULL"}
+    until(lambda: unread(little_room) == 0)
