@@ -13,6 +13,7 @@ from heedful.v1 import classifier_pb2 as pb
 from model.bundle import load_bundle
 from model.errors import BundleError, SetupError
 from service.config import ServerConfig
+from service.errors import DrainingError
 from service.server import Server
 from tests.service.calls import TIMEOUT, refusal_of, texts
 from tests.service.shelves import Shelf, on_the_wire, spoil
@@ -90,6 +91,19 @@ async def test_a_call_keeps_the_version_it_began_on_and_the_old_one_drains(shelf
         assert (await wire.rows())["reviews", "10"].state == pb.MODEL_STATE_DRAINING
         old.gate.set()
         assert (await begun).version == "10"
+
+
+async def test_a_call_that_has_not_reached_the_engine_yet_finds_it_still_there(shelf) -> None:
+    async with on_the_wire(shelf) as wire:
+        with wire.server.models.get("reviews", "10") as served:
+            await wire.server.repository.load("reviews", "10")
+            assert (await wire.rows())["reviews", "10"].state == pb.MODEL_STATE_DRAINING
+            for _ in range(3):
+                assert (await served.scheduler.classify([[5, 6]])).results
+                await asyncio.sleep(0)
+        await wire.server.repository.drained()
+        with pytest.raises(DrainingError):
+            await served.scheduler.classify([[5, 6]])
 
 
 async def test_a_reloaded_versions_engine_is_gone_after_it_has_drained(shelf) -> None:

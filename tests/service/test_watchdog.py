@@ -106,18 +106,28 @@ async def test_a_canary_notices_answers_that_became_wrong_and_right_again(
 
 
 async def test_a_canary_that_finds_no_room_says_nothing(shelf) -> None:
-    settings = {"canary_seconds": 0, "max_queue_texts": 1, "max_inputs": 1}
+    settings = {"canary_seconds": 0.02, "stuck_seconds": 0, "max_queue_texts": 1, "max_inputs": 1}
     async with asyncio.timeout(TIMEOUT), on_the_wire(shelf, **settings) as wire:
         engine = shelf.engines["2"]
+        served = wire.server.models.get("reviews")
+        engine.shift = 1.0
+        while not served.trouble:
+            await asyncio.sleep(0.01)
         engine.gate.clear()
         engine.started.clear()
         calls = [wire.classifier.Classify(texts("a"), timeout=TIMEOUT)]
         await asyncio.to_thread(engine.started.wait, TIMEOUT)
         calls.append(wire.classifier.Classify(texts("a"), timeout=TIMEOUT))
-        served = wire.server.models.get("reviews")
         while not served.scheduler.num_texts:
             await asyncio.sleep(0.01)
         assert await sing(served) == ("skipped", "")
+        count, skipped = (
+            wire.server.metrics.registry.get_sample_value,
+            {"model": "reviews", "outcome": "skipped"},
+        )
+        while not count("heedful_canary_runs_total", skipped):
+            await asyncio.sleep(0.01)
+        assert "wrong" in served.trouble, "it is still what was last known"
         engine.gate.set()
         for call in calls:
             assert (await call).version == "2"
