@@ -20,6 +20,7 @@ from model.bundle import Precision
 from model.encoder import EncoderClassifier
 from model.errors import InvalidInputError
 from model.packing import PackedRows, pack
+from model.processor import cuts_byte_sums
 from model.tokenizer import TextEncoder
 from model.weights import as_tensors
 
@@ -134,8 +135,7 @@ def open_session(folder: Path, graph: Graph) -> onnxruntime.InferenceSession:
     options.log_severity_level = 3
     # Idle threads would wait busily while PyTorch has its turn.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # Processors without VNNI would cut sums of 8-bit products off at 16 bits.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry("session.x64quantprecision", str(int(cuts_byte_sums())))
     return onnxruntime.InferenceSession(
         folder / graph.file, options, providers=["CPUExecutionProvider"]
     )

@@ -8,6 +8,7 @@ import numpy as np
 from model.bundle import ATTENTION_GRAPH, CLASSIFY_GRAPH, GRAPH_WEIGHTS, Bundle
 from model.errors import BundleError, SetupError
 from model.packing import PackedRows
+from model.processor import cuts_byte_sums
 from service.backends import FloatArray
 from service.backends.device import CPU, cuda_index
 
@@ -117,8 +118,7 @@ def _options(threads: int, spinning: bool, prepack: bool) -> "onnxruntime.Sessio
     options.enable_cpu_mem_arena = False
     options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spinning)))
     options.add_session_config_entry("session.disable_prepacking", str(int(not prepack)))
-    # Processors without VNNI would cut sums of 8-bit products off at 16 bits.
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    options.add_session_config_entry("session.x64quantprecision", str(int(cuts_byte_sums())))
     return options
 
 
