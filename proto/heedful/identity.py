@@ -1,6 +1,7 @@
 """Who we are to a server, and whom we trust to be it: certificates and a token."""
 
 import os
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,18 @@ class Tls:
     def credentials(self) -> grpc.ChannelCredentials:
         """What a channel takes; a ValueError if a file cannot be read."""
         ca_cert, key, cert = map(_read, (self.ca_cert, self.key, self.cert))
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:  # gRPC would only find out when connecting, and say little
+            if ca_cert is not None:
+                context.load_verify_locations(cadata=ca_cert.decode("ascii", "replace"))
+            if self.cert is not None:
+                context.load_cert_chain(self.cert, self.key, password="")
+        except (ssl.SSLError, ValueError):
+            names = [os.fspath(path) for path in (self.ca_cert, self.cert, self.key) if path]
+            raise ValueError(
+                f"{' and '.join(names)} cannot be used: give PEM files, and the key that belongs "
+                "to the certificate, without a password"
+            ) from None
         return grpc.ssl_channel_credentials(ca_cert, key, cert)
 
 

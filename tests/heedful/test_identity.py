@@ -110,6 +110,13 @@ def test_settings_that_cannot_be_used_are_refused_at_once(settings, says) -> Non
         Client("localhost:1", **settings)
 
 
+def test_files_that_are_no_certificates_are_refused_at_once(caller, authority, folder) -> None:
+    other = authority.issue("other")
+    for tls in (Tls(ca_cert=folder / "token"), Tls(cert=caller.cert, key=other.key)):
+        with pytest.raises(ValueError, match="cannot be used: give PEM files"):
+            Client("localhost:1", tls=tls)
+
+
 def test_a_certificate_without_its_key_is_refused() -> None:
     with pytest.raises(ValueError, match="give both"):
         Tls(cert="a.pem")
