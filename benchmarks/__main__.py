@@ -14,6 +14,7 @@ MEASURES = (
     "attention",
     "attention_answer",
     "serving_overhead",
+    "serving",
 )
 PACKAGES = ("torch", "onnxruntime", "grpcio", "tokenizers", "numpy")
 

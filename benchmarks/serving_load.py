@@ -1,52 +1,133 @@
-"""A client process that keeps requests in flight and says how many were answered.
+"""A client process: keeps requests in flight, or sends them at a rate, and says what came back.
 
-Run by serving_overhead.py: python -m benchmarks.serving_load ADDRESS IN_FLIGHT SECONDS
-with the texts on stdin, one a line.
+Run by serving.py and serving_overhead.py: python -m benchmarks.serving_load LOAD
+where LOAD is JSON of one of the two classes, with the texts on stdin, one a line.
 """
 
 import asyncio
 import itertools
 import json
+import random
 import sys
 import time
+from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
+import numpy as np
 
 from heedful.v1 import classifier_pb2 as pb
 
+CLASSIFY = "/heedful.v1.Classifier/Classify"
 WARM_UP_SECONDS = 0.5
+BACK_OFF_SECONDS = 0.1
 
 
-async def load(address: str, in_flight: int, seconds: float, texts: list[str]) -> dict[str, float]:
-    """Keeps in_flight requests of one text each in the server; answers/s and median latency."""
-    requests = itertools.cycle(
-        pb.ClassifyRequest(inputs=[pb.Input(text=text)]).SerializeToString() for text in texts
-    )
-    latencies: list[float] = []
-    answers = itertools.count()
-    async with grpc.aio.insecure_channel(address) as channel:
-        call = channel.unary_unary("/heedful.v1.Classifier/Classify")
-        begin = time.perf_counter() + WARM_UP_SECONDS
-        end = begin + seconds
+@dataclass(kw_only=True)
+class Answers:
+    """Seconds that answers, refusals and late ones took; answers are counted from the first on."""
 
-        async def worker() -> None:
-            while (start := time.perf_counter()) < end:
-                await call(next(requests), timeout=60)
-                next(answers)
-                if start >= begin:
-                    latencies.append(time.perf_counter() - start)
+    in_time: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    late: int = 0
+    all: int = 0
 
-        await asyncio.gather(*(worker() for _ in range(in_flight)))
-        elapsed = time.perf_counter() - begin
-    latencies.sort()
-    return {
-        "per_second": len(latencies) / elapsed,
-        "p50_ms": latencies[len(latencies) // 2] * 1e3,
-        "answers": next(answers),  # those of the warm-up included
-    }
+    def figures(self, seconds: float, texts: int = 1) -> dict[str, float]:
+        found = {
+            "per_second": len(self.in_time) * texts / seconds,
+            "answers": float(self.all * texts),
+            "refused_per_second": len(self.refused) / seconds,
+            "late_per_second": self.late / seconds,
+        }
+        for name, values in (("", self.in_time), ("refusal_", self.refused)):
+            for share in (50, 95, 99):
+                value = float(np.percentile(values, share)) if values else 0.0
+                found[f"{name}p{share}_ms"] = 1e3 * value
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closed:
+    """So many callers, each asking again when it is answered; refused, a little later."""
+
+    address: str
+    seconds: float
+    in_flight: int
+    texts: int = 1
+    deadline: float = 60.0
+
+    async def run(self, lines: list[str]) -> dict[str, float]:
+        requests = itertools.cycle(messages(lines, self.texts))
+        answers = Answers()
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            call = channel.unary_unary(CLASSIFY)
+            begin = time.perf_counter() + WARM_UP_SECONDS
+            end = begin + self.seconds
+
+            async def caller() -> None:
+                while time.perf_counter() < end:
+                    if not await ask(call, next(requests), self.deadline, answers, begin):
+                        await asyncio.sleep(BACK_OFF_SECONDS)
+
+            await asyncio.gather(*(caller() for _ in range(self.in_flight)))
+            return answers.figures(time.perf_counter() - begin, self.texts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """Requests at random times, whatever becomes of those before."""
+
+    address: str
+    seconds: float
+    rate: float
+    deadline: float
+
+    async def run(self, lines: list[str]) -> dict[str, float]:
+        requests = itertools.cycle(messages(lines, 1))
+        answers, arrivals = Answers(), random.Random(0)  # noqa: S311 - reproducible, not secret
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            call = channel.unary_unary(CLASSIFY)
+            at = time.perf_counter()
+            begin = at + WARM_UP_SECONDS
+            tasks = []
+            while at < begin + self.seconds:
+                at += arrivals.expovariate(self.rate)
+                await asyncio.sleep(max(0.0, at - time.perf_counter()))
+                asking = ask(call, next(requests), self.deadline, answers, begin)
+                tasks.append(asyncio.create_task(asking))
+            await asyncio.gather(*tasks)
+        return answers.figures(self.seconds)
+
+
+async def ask(call: Any, request: bytes, deadline: float, answers: Answers, begin: float) -> bool:
+    """Whether it was answered in time; what began before `begin` is only counted as an answer."""
+    start = time.perf_counter()
+    try:
+        await call(request, timeout=deadline)
+    except grpc.aio.AioRpcError:
+        took = time.perf_counter() - start
+        if start >= begin:
+            # What comes near the deadline is no refusal, whatever the server calls it.
+            if took < 0.9 * deadline:
+                answers.refused.append(took)
+            else:
+                answers.late += 1
+        return False
+    answers.all += 1
+    if start >= begin:
+        answers.in_time.append(time.perf_counter() - start)
+    return True
+
+
+def messages(lines: list[str], size: int) -> list[bytes]:
+    groups = [lines[at : at + size] for at in range(0, len(lines) - size + 1, size)]
+    return [
+        pb.ClassifyRequest(inputs=[pb.Input(text=text) for text in group]).SerializeToString()
+        for group in groups
+    ]
 
 
 if __name__ == "__main__":
-    _, target, flying, duration = sys.argv
-    lines = [line.rstrip("\n") for line in sys.stdin]
-    print(json.dumps(asyncio.run(load(target, int(flying), float(duration), lines))))
+    asked = json.loads(sys.argv[1])
+    load = Open(**asked) if "rate" in asked else Closed(**asked)
+    print(json.dumps(asyncio.run(load.run([line.rstrip("\n") for line in sys.stdin]))))

@@ -10,8 +10,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +36,15 @@ def made_up_texts() -> list[str]:
     return [" ".join(rng.choice(WORDS, size=length)) for length in long_tailed(NUM_TEXTS)]
 
 
-@contextmanager
-def serving(bundle: Bundle) -> Iterator[tuple[int, str]]:
-    """A server process and its address."""
+def serving(bundle: Bundle, *options: str) -> AbstractContextManager[tuple[int, str]]:
+    """A heedful server's process and its address."""
     heedful = Path(sys.executable).with_name("heedful")
-    command = [heedful, "serve", bundle.path, "--port", "0", "--metrics-port", "0"]
+    return started([heedful, "serve", bundle.path, "--port", "0", "--metrics-port", "0", *options])
+
+
+@contextmanager
+def started(command: Sequence[str | Path]) -> Iterator[tuple[int, str]]:
+    """A server's process and its address, once it is ready."""
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     address = ""
@@ -49,9 +53,11 @@ def serving(bundle: Bundle) -> Iterator[tuple[int, str]]:
             address = found[1]
         if "ready after" in line:
             break
-    yield process.pid, address
-    process.terminate()
-    process.communicate()
+    try:
+        yield process.pid, address
+    finally:
+        process.terminate()
+        process.communicate()
 
 
 def cpu_seconds(pid: int) -> float:
@@ -93,17 +99,22 @@ class InProcess:
 
 
 def served(pid: int, address: str, in_flight: int, texts: list[str]) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.serving_load", address, str(in_flight)]
+    """What a client process sees, and the CPU time of the server for each text."""
+    return loaded(pid, texts, address=address, in_flight=in_flight, seconds=SECONDS)
+
+
+def loaded(pid: int, lines: list[str], /, **load: str | float) -> dict[str, float]:
+    """The same for any load of serving_load.py."""
     cpu = cpu_seconds(pid)
     done = subprocess.run(
-        [*command, str(SECONDS)],
-        input="\n".join(texts),
+        [sys.executable, "-m", "benchmarks.serving_load", json.dumps(load)],
+        input="\n".join(lines),
         capture_output=True,
         text=True,
         check=True,
     )
     figures: dict[str, float] = json.loads(done.stdout)
-    figures["cpu_ms"] = (cpu_seconds(pid) - cpu) / figures["answers"] * 1e3
+    figures["cpu_ms"] = (cpu_seconds(pid) - cpu) / max(1.0, figures["answers"]) * 1e3
     return figures
 
 
