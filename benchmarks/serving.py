@@ -167,7 +167,7 @@ def overload(servers: Servers, texts: list[str], seconds: float) -> None:
         pid, address = servers[name]
         load = {"rate": times * capacity, "deadline": DEADLINE, "seconds": 2 * seconds}
         figures = loaded(pid, texts, address=address, **load)
-        peaks[name] = max(peaks.get(name, 0.0), figures["per_second"])
+        peaks[name] = max(peaks.get(name, 0.1), figures["per_second"])
         print(
             f"  {name}, {times:g} x: in time {figures['per_second']:,.0f}/s "
             f"({figures['per_second'] / peaks[name]:.0%} of the best so far), "
