@@ -19,12 +19,14 @@ from model.errors import BundleError, HeedfulError, InvalidInputError, SetupErro
 from service.config import ServerConfig
 from service.errors import DrainingError, LoadFailedError, NotFoundError
 from service.folders import Look, Source, highest, named_source, scan
+from service.memory import give_back
 from service.metrics import Metrics
 from service.models import OUTCOMES, Models, ServedModel
 from service.serving import Loader, load_served
 
 log = logging.getLogger(__name__)
 
+GIVE_BACK_SECONDS = 0.5
 T = TypeVar("T")
 # A model and a version of it.
 Key = tuple[str, str]
@@ -307,8 +309,17 @@ class Repository:
             self._metrics.model_info.remove(*served.described)
         drain = self._spawn(self._drain(served))
         self._drains.add(drain)
-        drain.add_done_callback(self._drains.discard)
+        drain.add_done_callback(self._drained_one)
         return drain
+
+    def _drained_one(self, drain: asyncio.Task[None]) -> None:
+        self._drains.discard(drain)
+        # A little later, since the engine's thread lets go of it as it ends.
+        drain.get_loop().call_later(GIVE_BACK_SECONDS, self._give_back)
+
+    def _give_back(self) -> None:
+        if not self._closing:
+            asyncio.get_running_loop().run_in_executor(None, give_back)
 
     async def _drain(self, served: ServedModel) -> None:
         """Lets a version's calls end, then its engine; with it goes its memory."""
