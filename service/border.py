@@ -9,7 +9,7 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 STREAM = "ClassifyStream"
 SERVICE = pb.DESCRIPTOR.services_by_name["Classifier"].full_name
+Q = TypeVar("Q")
+A = TypeVar("A")
 Method = Callable[[Any, Call], Awaitable[Message]]
 ModelMethod = Callable[[ClassifierServicer, Any, Call], Awaitable[Message]]
 
@@ -53,6 +55,7 @@ class Border:
 
     Attributes:
         models: who answers; none while the first is loading.
+        drain_event: set when new work is refused.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class Border:
         reserve: Reserve | None = None,
     ) -> None:
         self.models = models
-        self._draining = asyncio.Event()
+        self.drain_event = asyncio.Event()
         self._max_stream_requests, self._reserve = max_stream_requests, reserve
         self._metrics, self._default_timeout = metrics, default_timeout
         self._num_calls = 0
@@ -75,11 +78,11 @@ class Border:
     @property
     def draining(self) -> bool:
         """Whether new work is refused."""
-        return self._draining.is_set()
+        return self.drain_event.is_set()
 
     def drain(self) -> None:
         """Refuses new work from now on, and ends streams when what they sent is answered."""
-        self._draining.set()
+        self.drain_event.set()
 
     async def idle(self) -> None:
         """Waits until no call is being answered."""
@@ -100,7 +103,7 @@ class Border:
                 lambda servicer, *given: servicer.get_model(*given),
                 always=True,
             ),
-            "ClassifyStream": grpc.stream_stream_rpc_method_handler(self._stream),
+            STREAM: self.stream(STREAM, self._serve_classify),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -181,40 +184,63 @@ class Border:
         self._metrics.serialize.observe(time.perf_counter() - start)
         return answer
 
-    async def _stream(self, _: object, context: Any) -> None:
-        """One ClassifyStream call. Its requests are counted, one by one, and not the call."""
-        self._num_calls += 1
-        self._idle.clear()
-        try:
-            if self.draining:
-                raise DrainingError
-            await Stream(
-                context,
-                self._answer_in_stream,
-                draining=self._draining,
-                max_requests=self._max_stream_requests,
-                default_timeout=self._default_timeout,
-                reserve=self._reserve,
-            ).serve()
-        except Exception as error:
-            await self._refuse(status_of(_named(error, STREAM)), context)
-        finally:
-            self._num_calls -= 1
-            if not self._num_calls:
-                self._idle.set()
+    def call_until(self, deadline: float) -> Call:
+        """The call of one request of a stream that ends at a deadline, or never if it is inf."""
+        earliest = min(deadline, time.monotonic() + self._default_timeout)
+        return Call(deadline=earliest, reserve=self._reserve)
+
+    def stream(
+        self, name: str, serve: Callable[[Any], Awaitable[None]]
+    ) -> "grpc.RpcMethodHandler[bytes, bytes]":
+        """A stream as gRPC sees it. Its requests are counted, one by one, and not the call."""
+
+        async def handle(_: object, context: Any) -> None:
+            self._num_calls += 1
+            self._idle.clear()
+            try:
+                if self.draining:
+                    raise DrainingError
+                await serve(context)
+            except Exception as error:
+                await self._refuse(status_of(_named(error, name)), context)
+            finally:
+                self._num_calls -= 1
+                if not self._num_calls:
+                    self._idle.set()
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    async def _serve_classify(self, context: Any) -> None:
+        await Stream(
+            context,
+            self._answer_in_stream,
+            draining=self.drain_event,
+            max_requests=self._max_stream_requests,
+            default_timeout=self._default_timeout,
+            reserve=self._reserve,
+        ).serve()
 
     async def _answer_in_stream(
         self, request: pb.ClassifyRequest, call: Call
     ) -> pb.ClassifyResponse | HeedfulError:
+        return await self.outcome(STREAM, self._classify, request, call)
+
+    async def _classify(self, request: pb.ClassifyRequest, call: Call) -> pb.ClassifyResponse:
+        with self.models.get(request.model, request.version) as served:
+            return await served.servicer.classify(request, call)
+
+    async def outcome(
+        self, name: str, method: Callable[[Q, Call], Awaitable[A]], request: Q, call: Call
+    ) -> A | HeedfulError:
+        """What became of one request of a stream, counted as a call of its own would be."""
         code = grpc.StatusCode.CANCELLED
         try:
-            with self.models.get(request.model, request.version) as served:
-                response = await served.servicer.classify(request, call)
+            response = await method(request, call)
             code = grpc.StatusCode.OK
             return response
         except (Exception, asyncio.CancelledError) as error:
             if isinstance(error, Exception):
-                refusal = _named(error, STREAM)
+                refusal = _named(error, name)
             elif _cancelled_from_outside():
                 raise
             else:
@@ -224,8 +250,8 @@ class Border:
             self._metrics.refusals.labels(status.reason).inc()
             return refusal
         finally:
-            self._metrics.requests.labels(STREAM, code.name).inc()
-            self._metrics.request.labels(STREAM).observe(time.perf_counter() - call.started)
+            self._metrics.requests.labels(name, code.name).inc()
+            self._metrics.request.labels(name).observe(time.perf_counter() - call.started)
 
     async def _refuse(self, status: Status, context: Context) -> NoReturn:
         self._metrics.refusals.labels(status.reason).inc()

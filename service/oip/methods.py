@@ -1,6 +1,7 @@
 """The protocol's methods, each a request and a call in and a message out."""
 
 import time
+from functools import partial
 from importlib import metadata
 
 import grpc
@@ -18,13 +19,16 @@ from service.oip.parameters import refuse_unknown
 from service.oip.replies import fill_response
 from service.oip.requests import read_request, timeout_seconds
 from service.oip.statistics import model_statistics
+from service.oip.stream import serve_stream
 from service.repository import Repository, State
 from service.servicer import Call
+from service.streams import StreamContext
 
 SERVICE = oip.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 # By the names that clients look for.
 EXTENSIONS = ("classification", "model_configuration", "model_repository")
 STATISTICS = "statistics"
+STREAM = "ModelStreamInfer"
 STATES = {
     State.LOADING: "LOADING",
     State.READY: "READY",
@@ -61,7 +65,16 @@ class OpenInference:
         methods = {name: border.unary(name, *method) for name, method in work.items()}
         for name, method in questions.items():
             methods[name] = border.unary(name, *method, always=True)
+        methods[STREAM] = border.stream(STREAM, partial(self._serve_stream, border))
         return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def _serve_stream(self, border: Border, context: StreamContext) -> None:
+        await serve_stream(
+            context,
+            partial(border.outcome, STREAM, self.model_infer),
+            call_until=border.call_until,
+            draining=border.drain_event,
+        )
 
     async def server_live(self, _: oip.ServerLiveRequest, __: Call) -> oip.ServerLiveResponse:
         return oip.ServerLiveResponse(live=True)

@@ -4,6 +4,7 @@ Run by the Python of build/peers/tritonclient, which has no heedful: ask_tritonc
 """
 
 import json
+import queue
 import sys
 from typing import Any
 
@@ -84,6 +85,7 @@ def main(address: str) -> dict[str, Any]:
         "truncated": listed(truncated, "labels"),
         "lost_tokens": truncated.get_response().parameters["lost_tokens"].string_param,
         "statistics": client.get_inference_statistics("tiny", as_json=True),
+        "streamed": streamed(client),
         "statuses": {
             "unknown model": status_of(client, [both], model="other"),
             "unknown version": status_of(client, [both], model_version="9"),
@@ -96,6 +98,24 @@ def main(address: str) -> dict[str, Any]:
             "unload": unload(client),
         },
     }
+
+
+def streamed(client: triton.InferenceServerClient) -> list[list[Any]]:
+    """Three requests over one stream, the second of them wrong: id, error and labels of each."""
+    answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)))
+    for number, rows in enumerate(([[2, 9, 3]], [[2, 10**6, 3]], [[2, 8, 3]])):
+        client.async_stream_infer("tiny", [ids_input(rows)], request_id=str(number))
+    seen: list[list[Any]] = []
+    for _ in range(3):
+        result, error = answers.get(timeout=20)
+        if error is None:
+            logits = result.as_numpy("logits").tolist()
+            seen.append([result.get_response().id, "", logits])
+        else:
+            seen.append(["", str(error), []])
+    client.stop_stream()
+    return seen
 
 
 def unload(client: triton.InferenceServerClient) -> str:

@@ -81,6 +81,15 @@ def test_tritonclient_works_unchanged(server, caller) -> None:
 
 
 @ONCE
+def test_tritonclient_streams(server) -> None:
+    seen = ask("tritonclient", server.address)
+    first, wrong, third = seen["streamed"]
+    assert (first[0], third[0]) == ("0", "2")
+    assert "outside 0 to" in wrong[1]
+    np.testing.assert_allclose([first[2][0], third[2][0]], seen["by_ids"]["logits"], atol=1e-5)
+
+
+@ONCE
 def test_tritonclient_sees_what_is_served(server) -> None:
     seen = ask("tritonclient", server.address)
     assert seen["server"]["name"] == "heedful"
