@@ -74,5 +74,11 @@ def test_client_commands_import_only_heedful() -> None:
             assert packages_of_ours(path) <= {"heedful", "cli"}, path
 
 
+def test_the_client_leaves_the_open_inference_stubs_alone() -> None:
+    # Beside tritonclient's or KServe's they could not be imported.
+    for path in sources("proto/heedful"):
+        assert not any(name.startswith("heedful.oip") for name in imports_of(path)), path
+
+
 def test_no_package_is_called_proto() -> None:
     assert not (ROOT / "proto" / "__init__.py").exists()
