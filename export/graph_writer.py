@@ -38,6 +38,10 @@ class GraphWriter:
         self._append("Split", (value,), names, "", {"axis": axis, "num_outputs": parts})
         return names
 
+    def add_range(self, length: str) -> str:
+        """Adds 0, 1, ... below a tensor of one number."""
+        return self.add("Range", np.int64(0), self.add("Squeeze", length), np.int64(1))
+
     def finish(
         self,
         name: str,

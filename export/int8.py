@@ -9,8 +9,7 @@ end up 1e-2 apart. So every float sum before a rounding adds up in the same orde
   then, and only 256 where there are 64 columns.
 - Pooling and classifier add up in float64, beyond what float32 can show.
 
-Letters: R rows, T row length, N = R*T tokens, B texts, H heads, K head size, D hidden, C classes,
-P parts of a head's columns.
+Letters: R rows, T row length, N = R*T tokens, B texts, D hidden, F outputs of a linear layer.
 """
 
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from onnx import TensorProto, helper
 
 from export.graph_writer import GraphWriter, axes
 from export.graphs import CLASSIFY, OPSET, sizes_of
+from export.int8_attention import Attention
 from export.int8_operators import (
     Tokens,
     Weights,
@@ -30,10 +30,6 @@ from export.int8_operators import (
     quantize_tokens,
 )
 from model.encoder import EncoderClassifier
-
-MAX_COLUMNS = 16  # of one product with the values
-SUM_COLUMNS = 4  # a product with a single column would add up in another order
-MASKED = np.finfo(np.float32).min
 
 
 @dataclass(frozen=True)
@@ -63,13 +59,9 @@ class _Int8Network:
             name: tensor.numpy().astype(np.float64) for name, tensor in encoder.state_dict().items()
         }
         self.graph = GraphWriter(OPSET)
-        self.rows = self.graph.add("Shape", "input_ids", start=0, end=1)
-        self.row_length = self.graph.add("Shape", "input_ids", start=1, end=2)
-        self.num_tokens = self.graph.add("Mul", self.rows, self.row_length)
-        self.num_texts = self.graph.add("Shape", "cls_index", start=0, end=1)
-        self.bias = self._attention_bias()
-        ones = self.graph.add("Concat", self.row_length, axes(SUM_COLUMNS), axis=0)
-        self.ones = self.graph.add("Expand", np.float32(1), ones)  # (T, SUM_COLUMNS)
+        self.attention = Attention(self.graph, self.config)
+        self.num_tokens = self.graph.add("Mul", self.attention.rows, self.attention.row_length)
+        self.num_texts = self.graph.add("Shape", "cls_index")
 
     def write(self) -> onnx.ModelProto:
         hidden = self._embeddings()
@@ -89,23 +81,6 @@ class _Int8Network:
             values(CLASSIFY.outputs, TensorProto.FLOAT),
         )
 
-    def _attention_bias(self) -> str:
-        """0 where query and key belong together, a huge negative elsewhere, (R, 1, 1, T, T)."""
-        add = self.graph.add
-        query = add("Unsqueeze", "sequence_ids", axes(1, 2, 4))  # (R, 1, 1, T, 1)
-        key = add("Unsqueeze", "sequence_ids", axes(1, 2, 3))  # (R, 1, 1, 1, T)
-        seen = add("Equal", query, key)
-        if self.config.causal:
-            column = self._range(self.row_length)  # (T,)
-            earlier = add("GreaterOrEqual", add("Unsqueeze", column, axes(1)), column)
-            seen = add("And", seen, earlier)
-        return add("Where", seen, np.float32(0), MASKED)
-
-    def _range(self, length: str) -> str:
-        """0, 1, ... below a tensor of one number."""
-        stop = self.graph.add("Squeeze", length)
-        return self.graph.add("Range", np.int64(0), stop, np.int64(1))
-
     def _embeddings(self) -> Hidden:
         add, table = self.graph.add, self.weights["embeddings.tokens.weight"].astype(np.float32)
         tokens = add("Mul", add("Gather", table, "input_ids"), np.float32(self.scale))
@@ -116,55 +91,20 @@ class _Int8Network:
 
     def _layer(self, index: int, hidden: Hidden) -> Hidden:
         layer = f"layers.{index}"
-        context, value_shift = self._attention(hidden, f"{layer}.attention.qkv")
+        weight, bias = self._linear(f"{layer}.attention.qkv", hidden)
+        tokens = quantize_tokens(self.graph, hidden.tokens)
         if self.config.pooling == "first" and index == self.config.num_hidden_layers - 1:
-            context, hidden = self._take_texts(context), self._take_texts_of(hidden)
+            context, shift = self.attention.of_texts(tokens, weight, bias)
+            hidden = self._take_texts(hidden)
+        else:
+            context, shift = self.attention.of_all(tokens, weight, bias)
         weight, bias = self._linear(f"{layer}.attention.output")
         tokens = quantize_tokens(self.graph, Tokens(context, hidden.tokens.count))
         output = linear(self.graph, tokens, weight)
-        hidden = self._add_and_normalize(
-            hidden, output, bias + weight @ value_shift, f"{layer}.attention_norm"
-        )
+        norm = f"{layer}.attention_norm"
+        hidden = self._add_and_normalize(hidden, output, bias + weight @ shift, norm)
         output, bias = self._feed_forward(hidden, layer)
         return self._add_and_normalize(hidden, output, bias, f"{layer}.output_norm")
-
-    def _attention(self, hidden: Hidden, name: str) -> tuple[str, Weights]:
-        """The context (1, N, D), and what is still to be added to each token of it (D,).
-
-        The keys' shift changes all scores of a query alike, and softmax does not see it. The
-        values' shift is in every context as it is, since probabilities sum to 1.
-        """
-        add, config = self.graph.add, self.config
-        num_heads, head_size = config.num_attention_heads, config.head_size
-        weight, bias = self._linear(name, hidden)
-        query_shift, _, value_shift = np.split(bias, 3)
-        scale = head_size**-0.5
-        factor = np.repeat([scale, 1.0, 1.0], config.hidden_size)
-        projected = linear(
-            self.graph, quantize_tokens(self.graph, hidden.tokens), weight, factor=factor
-        )
-        heads = self._view(projected, 3 * num_heads, 1, head_size)  # (R, T, 3H, 1, K)
-        query, key, value = self.graph.add_split(heads, 3, axis=2)
-        query = add("Transpose", query, perm=[0, 2, 3, 1, 4])  # (R, H, 1, T, K)
-        shift = (query_shift * scale).astype(np.float32).reshape(num_heads, 1, 1, head_size)
-        key = add("Transpose", key, perm=[0, 2, 3, 4, 1])  # (R, H, 1, K, T)
-        scores = add("Add", add("MatMul", add("Add", query, shift), key), self.bias)
-        return self._context(scores, value), value_shift
-
-    def _context(self, scores: str, value: str) -> str:
-        """softmax(scores) @ value, (1, N, D), from (R, H, 1, T, T) and (R, T, H, 1, K)."""
-        add, config = self.graph.add, self.config
-        columns = columns_at_once(config.head_size)
-        parts = config.head_size // columns
-        value = self._view(value, config.num_attention_heads, parts, columns)
-        value = add("Transpose", value, perm=[0, 2, 3, 1, 4])  # (R, H, P, T, K/P)
-        largest = add("ReduceMax", scores, axes(-1), keepdims=1)
-        exponentials = add("Exp", add("Sub", scores, largest))
-        sums = add("MatMul", exponentials, self.ones)  # (R, H, 1, T, SUM_COLUMNS)
-        sums = add("Slice", sums, axes(0), axes(1), axes(-1))
-        context = add("Div", add("MatMul", exponentials, value), sums)  # (R, H, P, T, K/P)
-        context = add("Transpose", context, perm=[0, 3, 1, 2, 4])
-        return add("Reshape", context, axes(1, -1, config.hidden_size))
 
     def _feed_forward(self, hidden: Hidden, layer: str) -> tuple[str, Weights]:
         """The second product (1, N, D), and its bias (D,), which is still to be added."""
@@ -183,13 +123,10 @@ class _Int8Network:
         tokens = Tokens(value, hidden.tokens.count)
         return Hidden(tokens, self.weights[f"{norm}.weight"], self.weights[f"{norm}.bias"])
 
-    def _take_texts(self, value: str) -> str:
-        """Of (1, N, D) the tokens that the classifier reads, (1, B, D)."""
-        return self.graph.add("Gather", value, "cls_index", axis=1)
-
-    def _take_texts_of(self, hidden: Hidden) -> Hidden:
-        tokens = Tokens(self._take_texts(hidden.tokens.value), self.num_texts)
-        return Hidden(tokens, hidden.gain, hidden.shift)
+    def _take_texts(self, hidden: Hidden) -> Hidden:
+        """Only the tokens that the classifier reads, (1, B, D)."""
+        value = self.graph.add("Gather", hidden.tokens.value, "cls_index", axis=1)
+        return Hidden(Tokens(value, self.num_texts), hidden.gain, hidden.shift)
 
     def _classify(self, hidden: Hidden) -> None:
         add = self.graph.add
@@ -204,8 +141,8 @@ class _Int8Network:
         """Each text's mean over its tokens (B, D), from (N, D)."""
         add = self.graph.add
         # A text is named by its row and its number in the row.
-        row = add("Unsqueeze", self._range(self.rows), axes(1))  # (R, 1)
-        first = add("Mul", row, add("Add", self.row_length, axes(1)))
+        row = add("Unsqueeze", self.graph.add_range(self.attention.rows), axes(1))  # (R, 1)
+        first = add("Mul", row, add("Add", self.attention.row_length, axes(1)))
         name = add("Reshape", add("Add", first, "sequence_ids"), axes(-1))  # (N,)
         own = add("Unsqueeze", add("Gather", name, "cls_index"), axes(1))  # (B, 1)
         member = add("Cast", add("Equal", own, name), to=TensorProto.DOUBLE)  # (B, N)
@@ -218,14 +155,3 @@ class _Int8Network:
         if reads is None:
             return weight, bias
         return weight * reads.gain, bias + weight @ reads.shift
-
-    def _view(self, value: str, *sizes: int) -> str:
-        """(1, N, F) as (R, T, *sizes)."""
-        shape = self.graph.add("Concat", self.rows, self.row_length, axes(*sizes), axis=0)
-        return self.graph.add("Reshape", value, shape)
-
-
-def columns_at_once(head_size: int) -> int:
-    """The most columns of a head, up to MAX_COLUMNS, that divide it; all, where only 1 does."""
-    divisors = [size for size in range(2, MAX_COLUMNS + 1) if head_size % size == 0]
-    return max(divisors, default=head_size)
