@@ -30,13 +30,15 @@ def ask(method: Any, texts: Iterable[Text], window: Window, target: str) -> Iter
     patience = _Patience(window.seconds_to_silence, call)
     try:
         for text in texts:
-            sent = window.send(text)
-            if isinstance(sent, tuple):
-                yield sent
-            else:
-                outgoing.put(sent)
+            refused = window.add(text)
+            if refused:
+                yield refused
+            if message := window.message(rest=window.is_full):
+                outgoing.put(message)
             while window.is_full:
                 yield from _take(call, patience, window, outgoing, target)
+        if message := window.message(rest=True):
+            outgoing.put(message)
         while not window.is_empty:
             yield from _take(call, patience, window, outgoing, target)
     finally:
@@ -59,9 +61,10 @@ def _take(
     found = window.receive(_there(response))
     if isinstance(found, Again):
         time.sleep(found.seconds)
-        outgoing.put(found.request)
+        for request in found.requests:
+            outgoing.put(request)
     else:
-        yield found
+        yield from found
 
 
 class _Patience:
@@ -107,14 +110,16 @@ async def ask_async(
     call = method(_requests(outgoing))
     try:
         async for text in _each(texts):
-            sent = window.send(text)
-            if isinstance(sent, tuple):
-                yield sent
-            else:
-                outgoing.put_nowait(sent)
+            refused = window.add(text)
+            if refused:
+                yield refused
+            if message := window.message(rest=window.is_full):
+                outgoing.put_nowait(message)
             while window.is_full:
                 async for found in _take_async(call, window, outgoing, target):
                     yield found
+        if message := window.message(rest=True):
+            outgoing.put_nowait(message)
         while not window.is_empty:
             async for found in _take_async(call, window, outgoing, target):
                 yield found
@@ -135,13 +140,18 @@ async def _take_async(
     except TimeoutError:
         raise _silent(window, target) from None
     except grpc.RpcError as error:
-        raise request_error(await _real(error, call), target) from None
+        said = await _real(error, call)
+        if said.details() == LOST_MESSAGE:  # the server had nothing more to say
+            raise _too_early() from None
+        raise request_error(said, target) from None
     found = window.receive(_there(None if response is grpc.aio.EOF else response))
     if isinstance(found, Again):
         await asyncio.sleep(found.seconds)
-        outgoing.put_nowait(found.request)
+        for request in found.requests:
+            outgoing.put_nowait(request)
     else:
-        yield found
+        for answer in found:
+            yield answer
 
 
 async def _real(error: grpc.RpcError, call: Any) -> grpc.RpcError:
@@ -179,7 +189,7 @@ async def _each(texts: Iterable[Text] | AsyncIterable[Text]) -> AsyncIterator[Te
 
 def _there(response: pb.ClassifyStreamResponse | None) -> pb.ClassifyStreamResponse:
     if response is None:
-        raise AnswerError("the server ended the stream with texts unanswered")
+        raise _too_early()
     return response
 
 
@@ -189,3 +199,7 @@ def _silent(window: Window, target: str) -> DeadlineExceededError:
         f"{target} answered nothing on the stream for {window.seconds_to_silence:g} s: "
         "give more time with timeout",
     )
+
+
+def _too_early() -> AnswerError:
+    return AnswerError("the server ended the stream with texts unanswered")

@@ -27,19 +27,19 @@ _CODES = {code.value[0]: code.name for code in grpc.StatusCode}
 
 @dataclass(slots=True)
 class _Sent:
-    """A text under way; give_up in time.monotonic()."""
+    """Texts under way in one request, each with its place; give_up in time.monotonic()."""
 
-    text: Text
+    texts: list[tuple[int, Text]]
     request: pb.ClassifyStreamRequest
     give_up: float
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The server is full: wait, then send the message again."""
+    """Messages to send, after a while if the server is full."""
 
     seconds: float
-    request: pb.ClassifyStreamRequest
+    requests: list[pb.ClassifyStreamRequest]
 
 
 class Window:
@@ -56,8 +56,11 @@ class Window:
             requests.several(texts)  # says what is wrong with a lone string
         requests.classify_request([], options)  # an option that is wrong is wrong for every text
         self._options, self._seconds, self._max_in_flight = options, seconds, max_in_flight
+        # Few requests cost less than many; four of them keep a server busy. Attention is large.
+        self._per_request = 1 if options.get("attention") else max(1, min(16, max_in_flight // 4))
         self._sent: dict[str, _Sent] = {}
-        self._next_index = 0
+        self._group: list[tuple[int, Text]] = []
+        self._next_index = self._num_texts = 0
 
     @property
     def seconds_to_silence(self) -> float:
@@ -66,28 +69,33 @@ class Window:
 
     @property
     def is_full(self) -> bool:
-        return len(self._sent) >= self._max_in_flight
+        return self._num_texts >= self._max_in_flight
 
     @property
     def is_empty(self) -> bool:
-        return not self._sent
+        return not self._num_texts
 
-    def send(self, text: Text) -> pb.ClassifyStreamRequest | StreamAnswer:
-        """The message to send for the next text, or its answer if it cannot be sent."""
+    def add(self, text: Text) -> StreamAnswer | None:
+        """Takes the next text; gives its answer if it cannot be sent."""
         index = self._next_index
         self._next_index += 1
         try:
-            question = requests.classify_request([requests.one(text)], self._options)
+            requests.classify_request([requests.one(text)], self._options)
         except InvalidArgumentError as error:
             return index, error
-        request = pb.ClassifyStreamRequest(
-            id=str(index), request=question, timeout_seconds=self._seconds
-        )
-        self._sent[request.id] = _Sent(text, request, time.monotonic() + self._seconds)
-        return request
+        self._group.append((index, text))
+        self._num_texts += 1
+        return None
 
-    def receive(self, response: pb.ClassifyStreamResponse) -> StreamAnswer | Again:
-        """The answer, or what to send again because the server is full.
+    def message(self, *, rest: bool) -> pb.ClassifyStreamRequest | None:
+        """What to send now: texts that fill a request, or with rest whatever there is."""
+        if not self._group or (len(self._group) < self._per_request and not rest):
+            return None
+        group, self._group = self._group, []
+        return self._send(group, time.monotonic() + self._seconds)
+
+    def receive(self, response: pb.ClassifyStreamResponse) -> list[StreamAnswer] | Again:
+        """The answers, or what to send again: later if the server is full, else one by one.
 
         Raises:
             AnswerError: the server answers what was not asked.
@@ -103,13 +111,27 @@ class Window:
             left = sent.give_up - time.monotonic() - pause
             if left > 0:
                 sent.request.timeout_seconds = left
-                return Again(pause, sent.request)
+                return Again(pause, [sent.request])
         del self._sent[response.id]
         if response.HasField("error"):
+            if len(sent.texts) > 1:  # one of them is to blame
+                return Again(0.0, [self._send([text], sent.give_up) for text in sent.texts])
             name = _CODES.get(error.code, "UNKNOWN")
             failure = error_of(name, error.message, error.reason, error.retry_seconds or None)
-            return int(response.id), failure
-        return int(response.id), answers.classifications(response.response, [sent.text])[0]
+            self._num_texts -= 1
+            return [(sent.texts[0][0], failure)]
+        self._num_texts -= len(sent.texts)
+        places, texts = zip(*sent.texts, strict=True)
+        return list(zip(places, answers.classifications(response.response, texts), strict=True))
+
+    def _send(self, group: list[tuple[int, Text]], give_up: float) -> pb.ClassifyStreamRequest:
+        question = requests.classify_request([text for _, text in group], self._options)
+        left = max(give_up - time.monotonic(), 0.001)
+        request = pb.ClassifyStreamRequest(
+            id=str(group[0][0]), request=question, timeout_seconds=left
+        )
+        self._sent[request.id] = _Sent(group, request, give_up)
+        return request
 
 
 def in_order(found: Iterable[StreamAnswer]) -> Iterator[Classification | RequestError]:

@@ -131,9 +131,30 @@ def test_a_full_server_is_asked_again(ask, peer) -> None:
                 yield answer_to(request)
 
     peer.stream = stream
-    found = dict(ask(peer.target, ["a", "b", "c"]))
+    found = dict(ask(peer.target, ["a", "b", "c"], max_in_flight=4))
     assert all(answer.label == "good" for answer in found.values())
-    assert 10.0 == refused[0] > refused[1], "the text's time goes on"
+    assert refused[0] == pytest.approx(10.0, abs=0.5)
+    assert refused[0] > refused[1], "the text's time goes on"
+
+
+def test_texts_share_requests_and_a_bad_one_parts_them(ask, peer) -> None:
+    sizes = []
+
+    def stream(requests, context):
+        for request in requests:
+            texts = [item.text for item in request.request.inputs]
+            sizes.append(len(texts))
+            if "bad" in texts:
+                error = pb.StreamError(code=3, message="bad", reason="INVALID_INPUT")
+                yield pb.ClassifyStreamResponse(id=request.id, error=error)
+            else:
+                yield answer_to(request)
+
+    peer.stream = stream
+    found = dict(ask(peer.target, ["a"] * 20 + ["bad"] + ["a"] * 19))
+    assert sizes == [16, 16, 8] + [1] * 16
+    assert [index for index in range(40) if isinstance(found[index], Exception)] == [20]
+    assert len(found) == 40
 
 
 def test_a_server_that_stays_full_is_told_to_the_caller(ask, peer) -> None:
@@ -155,7 +176,7 @@ def test_a_stream_that_breaks_off_says_so(ask, peer) -> None:
 
     peer.stream = stream
     with pytest.raises(UnavailableError, match="stopping"):
-        ask(peer.target, ["a", "b"])
+        ask(peer.target, ["a", "b"], max_in_flight=2)
 
 
 @pytest.mark.parametrize("id_", ["", "7"])
