@@ -1,9 +1,6 @@
 """What Prometheus can see. Labels come from fixed lists, never from a request."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from http.server import HTTPServer
-from threading import Thread
 from typing import Protocol
 
 from prometheus_client import (
@@ -14,10 +11,7 @@ from prometheus_client import (
     Histogram,
     PlatformCollector,
     ProcessCollector,
-    start_http_server,
 )
-
-from model.errors import SetupError
 
 # 100 microseconds to 30 seconds: a small model on a fast machine and a queue near its end.
 SECONDS = (
@@ -119,33 +113,3 @@ class Metrics:
         ):
             gauge = Gauge(f"heedful_{name}", what, registry=self.registry)
             gauge.set_function(read)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsServer:
-    """The page that Prometheus scrapes, in threads of its own."""
-
-    port: int
-    _server: HTTPServer
-    _thread: Thread
-
-    @classmethod
-    def start(cls, metrics: Metrics, host: str, port: int) -> "MetricsServer":
-        """Serves /metrics; port 0 takes a free one.
-
-        Raises:
-            SetupError: the port or address is not to be had.
-        """
-        try:
-            server, thread = start_http_server(port, host, metrics.registry)
-        except OSError as error:
-            raise SetupError(
-                f"the metrics port {host}:{port} cannot be opened ({error.strerror}): stop what "
-                "uses it, or choose others with --host and --metrics-port"
-            ) from None
-        return cls(server.server_port, server, thread)
-
-    def stop(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

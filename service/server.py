@@ -18,13 +18,14 @@ from service.border import SERVICE, Border
 from service.config import ServerConfig
 from service.folders import Source
 from service.health import Health
-from service.metrics import Metrics, MetricsServer
+from service.metrics import Metrics
 from service.models import Models
 from service.oip.methods import SERVICE as OIP_SERVICE
 from service.oip.methods import OpenInference
 from service.quota import usable_cpus
 from service.repository import Repository
 from service.reserve import Reserve
+from service.scraping import MetricsServer
 from service.serving import Loader, load_engine
 from service.transport import Transport
 from service.watchdog import Watchdog
@@ -157,7 +158,7 @@ class Server:
             self.port = self._transport.add_port(self._server)
         except RuntimeError:
             raise _taken(config.host, config.port, "it cannot be bound") from None
-        self._metrics_server = MetricsServer.start(self.metrics, config.host, config.metrics_port)
+        self._metrics_server = MetricsServer(self.metrics, config.host, config.metrics_port)
         await self._server.start()
         log.info("listening on %s", self.address)
         log.info("metrics on %s", self.metrics_url)

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from heedful.v1 import classifier_pb2 as pb
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from model.errors import SetupError
-from service.metrics import SECONDS, Metrics, MetricsServer
+from service.metrics import SECONDS, Metrics
+from service.scraping import MetricsServer
 from tests.service.calls import Caller, texts
 
 LABEL_NAMES = {
@@ -109,4 +110,4 @@ def test_a_taken_port_is_said_plainly() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match="--metrics-port"):
-            MetricsServer.start(Metrics(), "127.0.0.1", port)
+            MetricsServer(Metrics(), "127.0.0.1", port)
