@@ -13,6 +13,7 @@ MEASURES = (
     "packing",
     "attention",
     "attention_answer",
+    "int8",
     "serving_overhead",
     "serving",
 )
