@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.serve import serve
+from service.metrics import Metrics
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HEEDFUL = str(Path(sys.executable).with_name("heedful"))
@@ -94,6 +97,17 @@ def test_readme_commands_and_client_work(newcomer) -> None:
         if server is not None:
             server.kill()
             server.wait()
+
+
+def test_operations_explains_every_option_and_metric_of_the_server() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    options = {name for option in serve.params for name in option.opts if name.startswith("--")}
+    assert options - {"--help"} <= set(re.findall(r"`(--[a-z-]+)`", page))
+    assert set(re.findall(r"`(--[a-z-]+)`", page)) <= options
+    described = set(re.findall(r"`(heedful_[a-z_]+)`", page))
+    families = {family.name for family in Metrics().registry.collect()}
+    ours = {name for name in families if name.startswith("heedful_")}
+    assert ours <= {name.removesuffix("_total") for name in described}
 
 
 def test_make_targets_named_in_the_docs_exist() -> None:
