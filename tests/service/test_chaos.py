@@ -4,6 +4,7 @@ import asyncio
 import collections
 import os
 import random
+import time
 from pathlib import Path
 
 import grpc
@@ -20,19 +21,26 @@ from tests.service.test_signals import serving
 CLASSIFY = "/heedful.v1.Classifier/Classify"
 AT_ONCE = 64
 TIMEOUT = 60.0
+# What one answer counts in the average of those before it.
+TYPICAL_SHARE = 0.05
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
 # How much a process may grow once it has seen every length: allocators keep some of what is freed.
 GROWTH_BYTES = 32 << 20
 
 
 class Chaos:
-    """Sends requests whose callers stay, cancel or have little time."""
+    """Sends requests whose callers stay, cancel or have little time.
+
+    How little is measured by what answers take now, so that a fast and a slow machine alike see
+    callers leave at every stage, and some just after their answer has come.
+    """
 
     def __init__(self, channel: grpc.aio.Channel, seed: int) -> None:
         self._call = channel.unary_unary(CLASSIFY)
         self._random = random.Random(seed)  # noqa: S311 - reproducible, not secret
         self.outcomes: collections.Counter[tuple[str, str]] = collections.Counter()
         self.expected: dict[str, float] = {}
+        self._typical = 0.0  # seconds to an answer, a moving average
 
     async def learn_answers(self) -> None:
         for text in SENTENCES:
@@ -50,10 +58,11 @@ class Chaos:
     async def _one(self) -> None:
         fate = self._random.choice(["stays", "stays", "cancels", "is late"])
         chosen = self._random.choices(SENTENCES, k=self._random.randint(1, 6))
-        timeout = self._random.uniform(0.001, 0.03) if fate == "is late" else TIMEOUT
-        call = self._ask(chosen, timeout)
+        patience = self._random.uniform(0, 2 * self._typical)
+        start = time.monotonic()
+        call = self._ask(chosen, 0.001 + patience if fate == "is late" else TIMEOUT)
         if fate == "cancels":
-            asyncio.get_running_loop().call_later(self._random.uniform(0, 0.02), call.cancel)
+            asyncio.get_running_loop().call_later(patience, call.cancel)
         try:
             answer = await call
         except grpc.aio.AioRpcError as error:
@@ -62,6 +71,8 @@ class Chaos:
             self.outcomes[fate, "CANCELLED"] += 1
         else:
             self.outcomes[fate, "OK"] += 1
+            if fate == "stays":
+                self._typical += TYPICAL_SHARE * (time.monotonic() - start - self._typical)
             for place, text in enumerate(chosen):
                 assert self._logit(answer, place) == pytest.approx(self.expected[text], abs=1e-5)
 
@@ -93,8 +104,9 @@ def test_none_hangs_and_no_neighbour_fails(start_server, exported_bundle, count)
         "is late": {"OK", LATE.name, "CANCELLED"},
     }
     assert all(code in allowed[fate] for fate, code in chaos.outcomes), chaos.outcomes
-    assert all(chaos.outcomes[fate, "OK"] for fate in ("stays", "cancels"))
-    assert chaos.outcomes["is late", LATE.name]
+    # The test says nothing unless callers left before their answers and after.
+    seen = {("stays", "OK"), ("cancels", "OK"), ("cancels", "CANCELLED"), ("is late", LATE.name)}
+    assert seen <= chaos.outcomes.keys(), chaos.outcomes
     assert server.server.metrics.registry.get_sample_value("heedful_queue_texts") == 0
 
 
