@@ -1,4 +1,4 @@
-"""Brings texts to engines: admits or refuses, forms runs, and resolves who still waits.
+"""Brings texts to engines: a queue, its engines' threads, and callers who still wait.
 
 Engines run in threads of their own. A thread forms its next run itself the moment it is free, so
 that no engine waits for the event loop, and no run is formed before it can start. Futures and
@@ -7,14 +7,13 @@ tickets are touched in the event loop only, the queue under the lock only.
 
 import asyncio
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from model.errors import HeedfulError
+from service.admission import Admission
 from service.attention import AttentionSelection
 from service.backends import Backend
 from service.errors import (
@@ -23,32 +22,15 @@ from service.errors import (
     HopelessDeadlineError,
     OverloadedError,
 )
-from service.forecast import CAUTION, Forecast, Work
+from service.forecast import Forecast
+from service.forming import Forming
 from service.metrics import Metrics
 from service.prediction import RunCost
-from service.running import TextResult, run_texts
+from service.runs import Run, run_timed
 from service.tickets import Outcome, Text, Ticket, open_ticket, work_of
 from service.waiting import WaitingTexts
 
 log = logging.getLogger(__name__)
-
-RETRY_SECONDS = (0.05, 10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """What an engine's thread reports: one result per text, None for a fault."""
-
-    engine: int
-    texts: list[Text]
-    results: Sequence[TextResult | None]
-    start: float
-    end: float
-
-    @property
-    def good(self) -> bool:
-        """Whether the engine answered at all, so that its time says something."""
-        return any(result is not None for result in self.results)
 
 
 class Scheduler:
@@ -82,15 +64,18 @@ class Scheduler:
         engines = backends if isinstance(backends, Sequence) else [backends]
         self._loop = asyncio.get_running_loop()
         self._metrics = metrics
-        self._max_queue_seconds, self._max_wait = max_queue_seconds, max_wait
-        self._max_run_tokens, self._pad_token_id = max_run_tokens, pad_token_id
+        self._pad_token_id = pad_token_id
         self._waiting: WaitingTexts[Text] = WaitingTexts(max_queue_texts, max_queue_tokens)
+        self._forecast = Forecast(self._waiting, len(engines), max_run_tokens, cost or RunCost())
+        self._admission = Admission(self._waiting, self._forecast, max_queue_seconds)
+        self._forming = Forming(
+            self._waiting, self._forecast, max_run_tokens=max_run_tokens, max_wait=max_wait
+        )
         self._lock = threading.Condition()
         self._open: set[Ticket] = set()
         self._closing = False
         self.num_runs = self._num_running = 0
         self._num_working = len(engines)
-        self._forecast = Forecast(self._waiting, len(engines), max_run_tokens, cost or RunCost())
         self._all_ended = asyncio.Event()
         for number, engine in enumerate(engines):
             # Daemons: an engine that hangs must not keep the process from ending.
@@ -135,7 +120,9 @@ class Scheduler:
             HopelessDeadlineError: the answer would come after the deadline.
         """
         with self._lock:
-            refusal = self._refusal((num_texts, num_texts), num_texts, with_attention, deadline)
+            refusal = self._admission.refusal(
+                (num_texts, num_texts), num_texts, with_attention, deadline
+            )
         if refusal is not None:
             self._refuse(refusal, "door")
 
@@ -203,7 +190,9 @@ class Scheduler:
         with self._lock:
             if self._closing:
                 raise DrainingError
-            refusal = self._refusal(work, len(encodings), attention is not None, ticket.deadline)
+            refusal = self._admission.refusal(
+                work, len(encodings), attention is not None, ticket.deadline
+            )
             if refusal is None:
                 for text in ticket.texts:
                     self._waiting.add(text)
@@ -212,25 +201,6 @@ class Scheduler:
             self._refuse(refusal, "tokenized")
         self._open.add(ticket)
         return ticket
-
-    def _refusal(
-        self, work: Work, num_texts: int, with_attention: bool, deadline: float
-    ) -> HeedfulError | None:
-        """Why a request cannot be taken, or None."""
-        now = time.monotonic()
-        waiting, wait = self._waiting, self._forecast.wait(now)
-        retry = min(max(wait, RETRY_SECONDS[0]), RETRY_SECONDS[1])
-        if deadline <= now:
-            return DeadlinePassedError("waiting to be admitted")
-        if full := waiting.lacks_room(num_texts, work[0]):
-            limit = waiting.max_texts if full == "texts" else waiting.max_tokens
-            return OverloadedError(full, limit, retry)
-        if waiting.num_texts and wait > self._max_queue_seconds:
-            return OverloadedError("seconds of work", self._max_queue_seconds, retry)
-        needed = self._forecast.until_answer(work, num_texts, with_attention, now)
-        if needed is not None and now + needed > deadline:
-            return HopelessDeadlineError(needed, deadline - now)
-        return None
 
     def _refuse(self, refusal: HeedfulError, stage: str) -> NoReturn:
         if not isinstance(refusal, OverloadedError):
@@ -253,7 +223,7 @@ class Scheduler:
     def _work(self, engine: int, backend: Backend) -> None:
         """An engine's thread: runs until the scheduler closes and nothing waits."""
         while texts := self._next_run(engine):
-            self._report(self._run(engine, backend, texts))
+            self._report(run_timed(engine, backend, texts, self._pad_token_id, self._metrics))
             del texts  # and with them the callers' answers, while waiting
         self._post(self._ended)
 
@@ -262,57 +232,26 @@ class Scheduler:
         with self._lock:
             while True:
                 now = time.monotonic()
-                patience = self._patience(now)
+                patience = 0.0 if self._closing else self._forming.patience(now)
                 if patience > 0:
                     self._lock.wait(patience)
                     continue
-                taken = self._waiting.take(self._affordable_tokens(now))
-                if texts := self._worthwhile(taken, now):
-                    for text in texts:
-                        text.started = True
-                    self._num_running += len(texts)
-                    self._forecast.began(engine, work_of(texts), texts[0].with_attention, now)
-                    return texts
-                if not taken:
+                formed = self._forming.take(now)
+                if formed.hopeless:
+                    self._post(self._give_up, formed.hopeless, now)
+                if formed.texts:
+                    self._begin(engine, formed.texts, now)
+                    return formed.texts
+                if not formed.found_any:
                     if self._closing:
                         return []
                     self._lock.wait()
 
-    def _patience(self, now: float) -> float:
-        """Seconds to go on waiting for company of the oldest text."""
-        oldest = self._waiting.oldest() if self._max_wait else None
-        if oldest is None or self._closing or self._waiting.num_tokens >= self._max_run_tokens:
-            return 0.0
-        run = self._forecast.seconds(work_of([oldest]), oldest.with_attention)
-        latest = oldest.ticket.deadline - CAUTION * run
-        return min(oldest.ticket.admitted + self._max_wait, latest) - now
-
-    def _affordable_tokens(self, now: float) -> int:
-        """Tokens of a run that ends before the oldest text's deadline, company included."""
-        oldest = self._waiting.oldest()
-        if oldest is None or oldest.ticket.deadline == math.inf:
-            return self._max_run_tokens
-        left = max(0.0, oldest.ticket.deadline - now)
-        return self._forecast.affordable_tokens(work_of([oldest]), oldest.with_attention, left)
-
-    def _worthwhile(self, taken: list[Text], now: float) -> list[Text]:
-        """Those of the texts that somebody waits for and can be answered in time.
-
-        An engine that has nothing better to do tries the others, and learns what they take.
-        """
-        texts: list[Text] = []
-        hopeless: list[Text] = []
-        for text in taken:
-            left = text.ticket.deadline - now
-            # A late caller's own timer tells it; here it is only not computed for.
-            if left > 0 and not text.ticket.future.done():
-                seconds = self._forecast.seconds(work_of([text]), text.with_attention)
-                (texts if seconds <= left else hopeless).append(text)
-        if not texts and not self._waiting.num_texts:
-            return hopeless
-        if hopeless:
-            self._post(self._give_up, hopeless, now)
-        return texts
+    def _begin(self, engine: int, texts: list[Text], now: float) -> None:
+        for text in texts:
+            text.started = True
+        self._num_running += len(texts)
+        self._forecast.began(engine, work_of(texts), texts[0].with_attention, now)
 
     def _give_up(self, texts: list[Text], now: float) -> None:
         """Tells callers that they would be answered too late."""
@@ -323,29 +262,7 @@ class Scheduler:
                 ticket.future.set_exception(HopelessDeadlineError(needed, ticket.deadline - now))
                 self._metrics.departed.labels("queued").inc()
 
-    def _run(self, engine: int, backend: Backend, texts: list[Text]) -> _Run:
-        start = time.monotonic()
-        input_ids = [text.input_ids for text in texts]
-        asked = [text.ticket.attention for text in texts]
-        selections = [selection for selection in asked if selection is not None] or None
-        try:
-            outcome = run_texts(backend, input_ids, selections, self._pad_token_id)
-        except Exception:
-            # Engines see numbers only, so their errors hold no text of users.
-            log.exception("An engine failed on a run of %d texts", len(texts))
-            return _Run(engine, texts, [None] * len(texts), start, time.monotonic())
-        end = time.monotonic()
-        num_tokens, num_slots = outcome.rows.num_tokens, outcome.rows.num_slots
-        self._metrics.compute.observe(end - start)
-        self._metrics.run_texts.observe(len(texts))
-        self._metrics.run_tokens.observe(num_tokens)
-        self._metrics.real_tokens.inc(num_tokens)
-        self._metrics.padding_tokens.inc(num_slots - num_tokens)
-        if None in outcome.results:
-            log.error("An engine answered NaN or infinity for a text of a run of %d", len(texts))
-        return _Run(engine, texts, outcome.results, start, end)
-
-    def _report(self, run: _Run) -> None:
+    def _report(self, run: Run) -> None:
         with self._lock:
             self._num_running -= len(run.texts)
             self._forecast.ended(run.engine)
@@ -361,7 +278,7 @@ class Scheduler:
         except RuntimeError:
             log.debug("The event loop was closed before an engine's last run ended")
 
-    def _settle(self, run: _Run) -> None:
+    def _settle(self, run: Run) -> None:
         self.num_runs += 1
         for text, result in zip(run.texts, run.results, strict=True):
             if text.ticket.future.done():
