@@ -17,6 +17,7 @@ def answer_record(texts: tuple[str, ...], answer: Classification) -> dict[str, A
         "version": answer.version,
         "backend": answer.backend,
         "precision": answer.precision,
+        "cached": answer.cached,
         "timings": asdict(answer.timings),
     }
 

@@ -72,6 +72,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--max-attention-bytes", "Bytes of attention in one answer.")
 @setting("--max-unread-bytes", "Bytes of attention, of all callers, computed or not yet read.")
 @setting("--max-stream-requests", "Unanswered requests of one stream; then reading on waits.")
+@setting("--cache-mb", "MiB of answers kept to be given again to the same text; 0 keeps none.")
 @setting(
     "--models", "Folder of NAME/VERSION folders, a bundle each; followed while the server runs."
 )

@@ -28,6 +28,7 @@ class ServerConfig:
         max_attention_bytes: attention in one answer.
         max_unread_bytes: attention of all answers together that is computed or not yet read.
         max_stream_requests: unanswered requests of one stream.
+        cache_mb: MiB of answers that are kept to be given again; 0 keeps none.
         models: folder of NAME/VERSION folders with a bundle each, which is followed; empty is none.
         model: bundles as NAME=DIR, each served under that name.
         keep_versions: versions of one model that stay loaded; 0 is all.
@@ -69,6 +70,7 @@ class ServerConfig:
     max_attention_bytes: int = 16 << 20
     max_unread_bytes: int = 256 << 20
     max_stream_requests: int = 64
+    cache_mb: int = 0
     models: str = ""
     model: tuple[str, ...] = ()
     keep_versions: int = 2
@@ -94,7 +96,7 @@ class ServerConfig:
     def __post_init__(self) -> None:
         may_be_zero = {"port", "metrics_port", "instances", "threads", "drain_delay", "max_wait_ms"}
         may_be_zero |= {"keep_versions", "poll_seconds", "canary_seconds", "stuck_seconds"}
-        may_be_zero |= {"max_connection_age", "max_connection_idle"}
+        may_be_zero |= {"max_connection_age", "max_connection_idle", "cache_mb"}
         for item in fields(self):
             value = getattr(self, item.name)
             if isinstance(value, str | tuple | bool):

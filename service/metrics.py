@@ -35,6 +35,9 @@ class Queue(Protocol):
     def age_seconds(self) -> float: ...
 
     @property
+    def predicted_seconds(self) -> float: ...
+
+    @property
     def num_running(self) -> int: ...
 
 
@@ -75,6 +78,8 @@ class Metrics:
         )
         tokens = counter("tokens", "Tokens computed: of texts, or filling rows up.", "kind")
         self.real_tokens, self.padding_tokens = tokens.labels("real"), tokens.labels("padding")
+        self.cache_hits = counter("cache_hits", "Texts answered from the answer cache.")
+        self.cache_misses = counter("cache_misses", "Texts looked for in it in vain.")
         self.model_loads = counter(
             "model_loads", "Versions loaded, or failed to load.", "model", "outcome"
         )
@@ -103,12 +108,22 @@ class Metrics:
         what = "Bytes of attention that are computed, or written and not yet read."
         Gauge("heedful_unread_bytes", what, registry=self.registry).set_function(read)
 
+    def watch_cache(self, read: Callable[[], float]) -> None:
+        """Reads how much the answer cache holds whenever somebody scrapes."""
+        what = "Bytes of answers that are kept to be given again."
+        Gauge("heedful_cache_bytes", what, registry=self.registry).set_function(read)
+
     def watch(self, queue: Queue) -> None:
         """Reads the queue whenever somebody scrapes."""
         for name, what, read in (
             ("queue_texts", "Texts waiting for an engine.", lambda: queue.num_texts),
             ("queue_tokens", "Their tokens.", lambda: queue.num_tokens),
             ("queue_age_seconds", "How long the oldest has waited.", lambda: queue.age_seconds),
+            (
+                "queue_predicted_seconds",
+                "How long a text that came now would wait, as predicted.",
+                lambda: queue.predicted_seconds,
+            ),
             ("running_texts", "Texts an engine is computing.", lambda: queue.num_running),
         ):
             gauge = Gauge(f"heedful_{name}", what, registry=self.registry)

@@ -13,6 +13,7 @@ from model.bundle import Bundle
 from model.errors import InvalidInputError
 from service.backends import Backend
 from service.backends.timed import TimedEngine
+from service.cache import AnswerShelf
 from service.errors import LoadingError, NotFoundError, listed
 from service.metrics import Metrics
 from service.scheduler import Scheduler
@@ -38,9 +39,11 @@ class ServedModel:
         servicer: ClassifierServicer,
         engines: Sequence[TimedEngine] = (),
         metrics: Metrics | None = None,
+        shelf: AnswerShelf | None = None,
     ) -> None:
         self.bundle, self.backend = bundle, backend
         self.scheduler, self.servicer, self.engines = scheduler, servicer, engines
+        self._shelf = shelf
         # What is wrong with it now, by who found it; empty while it answers as it should.
         self.troubles: dict[str, str] = {}
         self._calls = metrics and [
@@ -89,6 +92,11 @@ class ServedModel:
     async def idle(self) -> None:
         """Waits until no call uses this version."""
         await self._idle.wait()
+
+    async def forget_answers(self) -> None:
+        """Empties its part of the answer cache, which takes nothing of it any more."""
+        while self._shelf is not None and self._shelf.close():
+            await asyncio.sleep(0)
 
 
 class Models:
@@ -192,6 +200,11 @@ class Models:
     def age_seconds(self) -> float:
         """How long the oldest waiting text has waited; 0 if none waits."""
         return max((served.scheduler.age_seconds for served in self), default=0.0)
+
+    @property
+    def predicted_seconds(self) -> float:
+        """How long a text that came now would wait, as predicted, for the busiest model."""
+        return max((served.scheduler.predicted_seconds for served in self), default=0.0)
 
     def _only_name(self) -> str:
         if self.default_name in self._versions:

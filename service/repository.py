@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from model.errors import BundleError, HeedfulError, InvalidInputError, SetupError
+from service.cache import AnswerCache
 from service.config import ServerConfig
 from service.errors import DrainingError, LoadFailedError, NotFoundError
 from service.folders import Look, Source, highest, named_source, scan
@@ -70,6 +71,7 @@ class Repository:
         executor: ThreadPoolExecutor,
         metrics: Metrics,
         changed: Callable[[], None],
+        cache: AnswerCache | None = None,
     ) -> None:
         """Takes what was named at the start; nothing is loaded yet.
 
@@ -80,6 +82,7 @@ class Repository:
         self.models = models
         self._config, self._load_engine = config, load
         self._executor, self._metrics, self._changed = executor, metrics, changed
+        self._cache = cache
         self._given = [*map(named_source, config.model), *given]
         self._folder = Path(config.models) if config.models else None
         # Where each version was loaded from, to load it anew; they stay here when unloaded.
@@ -261,6 +264,7 @@ class Repository:
                 load=self._load_engine,
                 executor=self._executor,
                 metrics=self._metrics,
+                cache=self._cache,
             )
         except Exception as error:
             self._failures[key] = reason = _reason(error)
@@ -325,6 +329,7 @@ class Repository:
         """Lets a version's calls end, then its engine; with it goes its memory."""
         config = self._config
         try:
+            await served.forget_answers()
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(config.default_timeout, config.grace)):
                     await served.idle()

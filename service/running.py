@@ -15,10 +15,14 @@ from service.backends import Backend, FloatArray
 
 @dataclass(frozen=True, slots=True)
 class TextResult:
-    """What the engine said of one text: logits (C,) and, if asked, attention."""
+    """What the engine said of one text: logits (C,) and, if asked, attention.
+
+    cached says that it was said to an earlier request.
+    """
 
     logits: FloatArray
     attention: EncodedAttention | None = None
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,13 @@ from contextlib import suppress
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from model.bundle import Bundle
 from model.errors import SetupError
 from service.admin import ADMIN_SERVICE, Administration
 from service.border import SERVICE, Border
+from service.cache import AnswerCache
 from service.config import ServerConfig
 from service.folders import Source
 from service.health import Health
@@ -23,6 +24,7 @@ from service.models import Models
 from service.oip.methods import SERVICE as OIP_SERVICE
 from service.oip.methods import OpenInference
 from service.quota import usable_cpus
+from service.reflecting import Reflection
 from service.repository import Repository
 from service.reserve import Reserve
 from service.scraping import MetricsServer
@@ -62,6 +64,8 @@ class Server:
         self.metrics.watch(self.models)
         reserve = Reserve(config.max_unread_bytes)
         self.metrics.watch_reserve(lambda: reserve.num_bytes)
+        cache = AnswerCache(config.cache_mb << 20) if config.cache_mb else None
+        self.metrics.watch_cache(lambda: cache.num_bytes if cache else 0)
         self._border = Border(
             self.models,
             metrics=self.metrics,
@@ -81,6 +85,7 @@ class Server:
             executor=self._executor,
             metrics=self.metrics,
             changed=self._refresh,
+            cache=cache,
         )
         self._watchdog = Watchdog(
             self.models,
@@ -135,6 +140,7 @@ class Server:
         self._border.drain()
         self.repository.stop_changing()
         self._health.end_watches()
+        self._reflection.end_streams()
         end = time.monotonic() + self.config.grace
         # gRPC resets calls it has received and not yet handed over when it stops. So it goes on
         # listening, new calls are told UNAVAILABLE, and it stops when there is nothing to reset.
@@ -211,10 +217,8 @@ class Server:
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         added = self._transport.add_services(server)
-        reflection.enable_server_reflection(
-            (*added, SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME),
-            server,
-        )
+        self._reflection = Reflection((*added, SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE))
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(self._reflection, server)
         return server
 
 

@@ -11,8 +11,10 @@ from model.bundle import Bundle
 from model.errors import InvalidInputError
 from model.tokenizer import Encoding, Truncation
 from service import answers
+from service.asking import Asking
 from service.attention import AttentionSelection
 from service.backends import Backend
+from service.cache import AnswerShelf
 from service.config import ServerConfig
 from service.errors import AttentionTooLargeError, UnsupportedError
 from service.metrics import Metrics
@@ -84,10 +86,12 @@ class ClassifierServicer:
         config: ServerConfig,
         executor: ThreadPoolExecutor,
         metrics: Metrics,
+        shelf: AnswerShelf | None = None,
     ) -> None:
         manifest = bundle.manifest
         self._bundle, self._backend, self._scheduler = bundle, backend, scheduler
         self._config, self._executor, self._metrics = config, executor, metrics
+        self._asking = Asking(scheduler, shelf, metrics)
         self.reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
         self.scorer = LabelScorer(manifest.labels, manifest.problem_type)
         self.statistics = Statistics()
@@ -149,7 +153,7 @@ class ClassifierServicer:
         if question.attention:
             needed = self._check_attention(question.attention, encodings, alike=question.alike)
             call.charge(needed)
-        outcome = await self._scheduler.classify(
+        outcome = await self._asking.classify(
             [encoding.input_ids for encoding in encodings],
             attention=question.attention,
             deadline=call.deadline,
@@ -215,6 +219,7 @@ class ClassifierServicer:
         for answer, result in zip(results, outcome.results, strict=True):
             scores = self.scorer.score(result.logits, question.top_k, question.target)
             answers.add_scores(answer, scores)
+            answer.cached = result.cached
             if result.attention and question.attention:
                 answers.add_attention(answer, result.attention, question.attention)
         if question.with_tokens:

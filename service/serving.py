@@ -9,6 +9,7 @@ from model.bundle import Bundle
 from service.backends import Backend
 from service.backends.loading import load_backend
 from service.backends.timed import TimedEngine
+from service.cache import AnswerCache
 from service.config import ServerConfig
 from service.instances import load_instances, plan_engines
 from service.metrics import Metrics
@@ -51,6 +52,7 @@ async def load_served(
     load: Loader,
     executor: ThreadPoolExecutor,
     metrics: Metrics,
+    cache: AnswerCache | None = None,
 ) -> ServedModel:
     """A model that has shown that it answers; nobody is sent to it yet.
 
@@ -75,7 +77,11 @@ async def load_served(
         cost=cost,
     )
     backend = backends[0]
+    manifest = bundle.manifest
+    shelf = None
+    if cache is not None:
+        shelf = cache.add_shelf(manifest.name, manifest.version, backend.precision)
     servicer = ClassifierServicer(
-        bundle, backend, scheduler, config=config, executor=executor, metrics=metrics
+        bundle, backend, scheduler, config=config, executor=executor, metrics=metrics, shelf=shelf
     )
-    return ServedModel(bundle, backend, scheduler, servicer, engines, metrics)
+    return ServedModel(bundle, backend, scheduler, servicer, engines, metrics, shelf)

@@ -25,7 +25,7 @@ class Statistics:
         fail: requests refused, failed or given up.
         queue, tokenize, compute: parts of success; compute is a request's longest run.
         output_seconds: results to tensors; other answers are built within the rest of a call.
-        num_texts: texts computed.
+        num_texts: texts computed, or found in the answer cache.
         last_answered: in seconds since 1970; 0 if nothing was.
     """
 

@@ -59,6 +59,7 @@ def _classification(
         version=response.version,
         backend=response.backend,
         precision=response.precision,
+        cached=result.cached,
     )
 
 

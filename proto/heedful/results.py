@@ -21,6 +21,7 @@ class Classification:
         version: its version.
         backend: the engine, "onnxruntime" or "torch".
         precision: numbers it computed with, as "float32".
+        cached: whether the server had kept it from an earlier request of the same tokens.
     """
 
     labels: tuple[LabelScore, ...]
@@ -32,6 +33,7 @@ class Classification:
     version: str
     backend: str
     precision: str
+    cached: bool = field(default=False, compare=False)
 
     @property
     def label(self) -> str:

@@ -23,7 +23,7 @@ from service.running import TextResult
 from service.scores import LabelScore, LabelScorer
 from service.servicer import Computed
 
-LOST_TOKENS = "lost_tokens"
+LOST_TOKENS, CACHED = "lost_tokens", "cached"
 # One list of scores per text, the most probable label first.
 Scores = Sequence[Sequence[LabelScore]]
 Value = Callable[[LabelScore], float]
@@ -48,6 +48,9 @@ def fill_response(
     lost = [len_before - len_after for len_before, len_after in _lengths(computed)]
     if any(lost):
         response.parameters[LOST_TOKENS].string_param = json.dumps(lost)
+    cached = [result.cached for result in results]
+    if any(cached):
+        response.parameters[CACHED].string_param = json.dumps(cached)
 
 
 def _lengths(computed: Computed) -> list[tuple[int, int]]:

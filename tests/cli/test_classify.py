@@ -43,6 +43,7 @@ def test_json_is_one_object_a_text_with_names_that_stay(classify) -> None:
         "version",
         "backend",
         "precision",
+        "cached",
         "timings",
     }
     assert set(records[0]["labels"][0]) == {"label", "index", "probability", "logit", "applies"}

@@ -24,23 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheedful/v1/classifier.proto\x12\nheedful.v1\"p\n\x05Input\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12$\n\x04pair\x18\x02 \x01(\x0b\x32\x14.heedful.v1.TextPairH\x00\x12)\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x14.heedful.v1.TokenIdsH\x00\x42\x06\n\x04kind\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x9d\x01\n\x10\x41ttentionOptions\x12\x0e\n\x06layers\x18\x01 \x03(\x05\x12\r\n\x05heads\x18\x02 \x03(\x05\x12\x0f\n\x07queries\x18\x03 \x03(\x05\x12(\n\treduction\x18\x04 \x01(\x0e\x32\x15.heedful.v1.Reduction\x12/\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1d.heedful.v1.AttentionEncoding\"\xed\x01\n\x0f\x43lassifyRequest\x12!\n\x06inputs\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Input\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\r\n\x05top_k\x18\x04 \x01(\x05\x12*\n\ntruncation\x18\x05 \x01(\x0e\x32\x16.heedful.v1.Truncation\x12\x14\n\x0ctarget_label\x18\x06 \x01(\t\x12\x15\n\rreturn_tokens\x18\x07 \x01(\x08\x12/\n\tattention\x18\x08 \x01(\x0b\x32\x1c.heedful.v1.AttentionOptions\"\xa9\x01\n\x10\x43lassifyResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.heedful.v1.Classification\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x04 \x01(\t\x12\x11\n\tprecision\x18\x05 \x01(\t\x12$\n\x07timings\x18\x06 \x01(\x0b\x32\x13.heedful.v1.Timings\"j\n\x15\x43lassifyStreamRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.heedful.v1.ClassifyRequest\x12\x17\n\x0ftimeout_seconds\x18\x03 \x01(\x01\"\x8b\x01\n\x16\x43lassifyStreamResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x30\n\x08response\x18\x02 \x01(\x0b\x32\x1c.heedful.v1.ClassifyResponseH\x00\x12(\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x17.heedful.v1.StreamErrorH\x00\x42\t\n\x07outcome\"S\n\x0bStreamError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rretry_seconds\x18\x04 \x01(\x01\"\xb4\x01\n\x0e\x43lassification\x12&\n\x06labels\x18\x01 \x03(\x0b\x32\x16.heedful.v1.LabelScore\x12!\n\x06tokens\x18\x02 \x03(\x0b\x32\x11.heedful.v1.Token\x12-\n\ttruncated\x18\x03 \x01(\x0b\x32\x1a.heedful.v1.TruncationLoss\x12(\n\tattention\x18\x04 \x01(\x0b\x32\x15.heedful.v1.Attention\"p\n\nLabelScore\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x13\n\x0bprobability\x18\x03 \x01(\x02\x12\r\n\x05logit\x18\x04 \x01(\x02\x12\x14\n\x07\x61pplies\x18\x05 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_applies\"n\n\x05Token\x12\n\n\x02id\x18\x01 \x01(\x05\x12\r\n\x05piece\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\r\n\x05\x62\x65gin\x18\x04 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x05\x12\x0f\n\x07segment\x18\x06 \x01(\x05\x12\x0f\n\x07special\x18\x07 \x01(\x08\"W\n\x0eTruncationLoss\x12\x17\n\x0foriginal_tokens\x18\x01 \x01(\x05\x12\x13\n\x0blost_tokens\x18\x02 \x01(\x05\x12\x17\n\x0flost_characters\x18\x03 \x01(\x05\"\xc4\x01\n\tAttention\x12\x0e\n\x06layers\x18\x01 \x03(\x05\x12\r\n\x05heads\x18\x02 \x03(\x05\x12\x0f\n\x07queries\x18\x03 \x03(\x05\x12\r\n\x05shape\x18\x04 \x03(\x05\x12/\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1d.heedful.v1.AttentionEncoding\x12(\n\treduction\x18\x06 \x01(\x0e\x32\x15.heedful.v1.Reduction\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\x0c\x12\x0f\n\x07row_max\x18\x08 \x01(\x0c\"j\n\x07Timings\x12\x18\n\x10tokenize_seconds\x18\x01 \x01(\x01\x12\x15\n\rqueue_seconds\x18\x02 \x01(\x01\x12\x17\n\x0f\x63ompute_seconds\x18\x03 \x01(\x01\x12\x15\n\rtotal_seconds\x18\x04 \x01(\x01\"\x80\x01\n\x0fTokenizeRequest\x12!\n\x06inputs\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Input\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\ntruncation\x18\x04 \x01(\x0e\x32\x16.heedful.v1.Truncation\"]\n\x10TokenizeResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.heedful.v1.Tokenization\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"`\n\x0cTokenization\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Token\x12-\n\ttruncated\x18\x02 \x01(\x0b\x32\x1a.heedful.v1.TruncationLoss\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\xef\x02\n\x10GetModelResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07\x63reated\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12-\n\x0cproblem_type\x18\x05 \x01(\x0e\x32\x17.heedful.v1.ProblemType\x12\x12\n\nmax_tokens\x18\x06 \x01(\x05\x12\x12\n\nmax_inputs\x18\x07 \x01(\x05\x12\x1b\n\x13max_attention_bytes\x18\x08 \x01(\x03\x12\x12\n\nvocab_size\x18\t \x01(\x05\x12\x13\n\x0bhidden_size\x18\n \x01(\x05\x12\x19\n\x11num_hidden_layers\x18\x0b \x01(\x05\x12\x1b\n\x13num_attention_heads\x18\x0c \x01(\x05\x12\x0f\n\x07\x62\x61\x63kend\x18\r \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x0e \x01(\t\x12\x11\n\tprecision\x18\x0f \x01(\t\x12\x11\n\tattention\x18\x10 \x01(\x08\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.heedful.v1.ModelVersion\"\xad\x01\n\x0cModelVersion\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.heedful.v1.ModelState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x07 \x01(\t\x12\x11\n\tprecision\x18\x08 \x01(\t*f\n\nTruncation\x12\x14\n\x10TRUNCATION_ERROR\x10\x00\x12\x13\n\x0fTRUNCATION_HEAD\x10\x01\x12\x13\n\x0fTRUNCATION_TAIL\x10\x02\x12\x18\n\x14TRUNCATION_HEAD_TAIL\x10\x03*8\n\tReduction\x12\x12\n\x0eREDUCTION_NONE\x10\x00\x12\x17\n\x13REDUCTION_HEAD_MEAN\x10\x01*y\n\x11\x41ttentionEncoding\x12\x1e\n\x1a\x41TTENTION_ENCODING_FLOAT32\x10\x00\x12\x1e\n\x1a\x41TTENTION_ENCODING_FLOAT16\x10\x01\x12$\n ATTENTION_ENCODING_UINT8_ROW_MAX\x10\x02*h\n\x0bProblemType\x12\x1c\n\x18PROBLEM_TYPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROBLEM_TYPE_SINGLE_LABEL\x10\x01\x12\x1c\n\x18PROBLEM_TYPE_MULTI_LABEL\x10\x02*\x8b\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_LOADING\x10\x01\x12\x15\n\x11MODEL_STATE_READY\x10\x02\x12\x18\n\x14MODEL_STATE_DRAINING\x10\x03\x12\x16\n\x12MODEL_STATE_FAILED\x10\x04\x32\x8b\x03\n\nClassifier\x12\x45\n\x08\x43lassify\x12\x1b.heedful.v1.ClassifyRequest\x1a\x1c.heedful.v1.ClassifyResponse\x12[\n\x0e\x43lassifyStream\x12!.heedful.v1.ClassifyStreamRequest\x1a\".heedful.v1.ClassifyStreamResponse(\x01\x30\x01\x12\x45\n\x08Tokenize\x12\x1b.heedful.v1.TokenizeRequest\x1a\x1c.heedful.v1.TokenizeResponse\x12\x45\n\x08GetModel\x12\x1b.heedful.v1.GetModelRequest\x1a\x1c.heedful.v1.GetModelResponse\x12K\n\nListModels\x12\x1d.heedful.v1.ListModelsRequest\x1a\x1e.heedful.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bheedful/v1/classifier.proto\x12\nheedful.v1\"p\n\x05Input\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12$\n\x04pair\x18\x02 \x01(\x0b\x32\x14.heedful.v1.TextPairH\x00\x12)\n\ttoken_ids\x18\x03 \x01(\x0b\x32\x14.heedful.v1.TokenIdsH\x00\x42\x06\n\x04kind\")\n\x08TextPair\x12\r\n\x05\x66irst\x18\x01 \x01(\t\x12\x0e\n\x06second\x18\x02 \x01(\t\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\x05\"\x9d\x01\n\x10\x41ttentionOptions\x12\x0e\n\x06layers\x18\x01 \x03(\x05\x12\r\n\x05heads\x18\x02 \x03(\x05\x12\x0f\n\x07queries\x18\x03 \x03(\x05\x12(\n\treduction\x18\x04 \x01(\x0e\x32\x15.heedful.v1.Reduction\x12/\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1d.heedful.v1.AttentionEncoding\"\xed\x01\n\x0f\x43lassifyRequest\x12!\n\x06inputs\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Input\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\r\n\x05top_k\x18\x04 \x01(\x05\x12*\n\ntruncation\x18\x05 \x01(\x0e\x32\x16.heedful.v1.Truncation\x12\x14\n\x0ctarget_label\x18\x06 \x01(\t\x12\x15\n\rreturn_tokens\x18\x07 \x01(\x08\x12/\n\tattention\x18\x08 \x01(\x0b\x32\x1c.heedful.v1.AttentionOptions\"\xa9\x01\n\x10\x43lassifyResponse\x12+\n\x07results\x18\x01 \x03(\x0b\x32\x1a.heedful.v1.Classification\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x04 \x01(\t\x12\x11\n\tprecision\x18\x05 \x01(\t\x12$\n\x07timings\x18\x06 \x01(\x0b\x32\x13.heedful.v1.Timings\"j\n\x15\x43lassifyStreamRequest\x12\n\n\x02id\x18\x01 \x01(\t\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.heedful.v1.ClassifyRequest\x12\x17\n\x0ftimeout_seconds\x18\x03 \x01(\x01\"\x8b\x01\n\x16\x43lassifyStreamResponse\x12\n\n\x02id\x18\x01 \x01(\t\x12\x30\n\x08response\x18\x02 \x01(\x0b\x32\x1c.heedful.v1.ClassifyResponseH\x00\x12(\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x17.heedful.v1.StreamErrorH\x00\x42\t\n\x07outcome\"S\n\x0bStreamError\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x15\n\rretry_seconds\x18\x04 \x01(\x01\"\xc4\x01\n\x0e\x43lassification\x12&\n\x06labels\x18\x01 \x03(\x0b\x32\x16.heedful.v1.LabelScore\x12!\n\x06tokens\x18\x02 \x03(\x0b\x32\x11.heedful.v1.Token\x12-\n\ttruncated\x18\x03 \x01(\x0b\x32\x1a.heedful.v1.TruncationLoss\x12(\n\tattention\x18\x04 \x01(\x0b\x32\x15.heedful.v1.Attention\x12\x0e\n\x06\x63\x61\x63hed\x18\x05 \x01(\x08\"p\n\nLabelScore\x12\r\n\x05label\x18\x01 \x01(\t\x12\r\n\x05index\x18\x02 \x01(\x05\x12\x13\n\x0bprobability\x18\x03 \x01(\x02\x12\r\n\x05logit\x18\x04 \x01(\x02\x12\x14\n\x07\x61pplies\x18\x05 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_applies\"n\n\x05Token\x12\n\n\x02id\x18\x01 \x01(\x05\x12\r\n\x05piece\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\r\n\x05\x62\x65gin\x18\x04 \x01(\x05\x12\x0b\n\x03\x65nd\x18\x05 \x01(\x05\x12\x0f\n\x07segment\x18\x06 \x01(\x05\x12\x0f\n\x07special\x18\x07 \x01(\x08\"W\n\x0eTruncationLoss\x12\x17\n\x0foriginal_tokens\x18\x01 \x01(\x05\x12\x13\n\x0blost_tokens\x18\x02 \x01(\x05\x12\x17\n\x0flost_characters\x18\x03 \x01(\x05\"\xc4\x01\n\tAttention\x12\x0e\n\x06layers\x18\x01 \x03(\x05\x12\r\n\x05heads\x18\x02 \x03(\x05\x12\x0f\n\x07queries\x18\x03 \x03(\x05\x12\r\n\x05shape\x18\x04 \x03(\x05\x12/\n\x08\x65ncoding\x18\x05 \x01(\x0e\x32\x1d.heedful.v1.AttentionEncoding\x12(\n\treduction\x18\x06 \x01(\x0e\x32\x15.heedful.v1.Reduction\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\x0c\x12\x0f\n\x07row_max\x18\x08 \x01(\x0c\"j\n\x07Timings\x12\x18\n\x10tokenize_seconds\x18\x01 \x01(\x01\x12\x15\n\rqueue_seconds\x18\x02 \x01(\x01\x12\x17\n\x0f\x63ompute_seconds\x18\x03 \x01(\x01\x12\x15\n\rtotal_seconds\x18\x04 \x01(\x01\"\x80\x01\n\x0fTokenizeRequest\x12!\n\x06inputs\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Input\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12*\n\ntruncation\x18\x04 \x01(\x0e\x32\x16.heedful.v1.Truncation\"]\n\x10TokenizeResponse\x12)\n\x07results\x18\x01 \x03(\x0b\x32\x18.heedful.v1.Tokenization\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\"`\n\x0cTokenization\x12!\n\x06tokens\x18\x01 \x03(\x0b\x32\x11.heedful.v1.Token\x12-\n\ttruncated\x18\x02 \x01(\x0b\x32\x1a.heedful.v1.TruncationLoss\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\xef\x02\n\x10GetModelResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07\x63reated\x18\x03 \x01(\t\x12\x0e\n\x06labels\x18\x04 \x03(\t\x12-\n\x0cproblem_type\x18\x05 \x01(\x0e\x32\x17.heedful.v1.ProblemType\x12\x12\n\nmax_tokens\x18\x06 \x01(\x05\x12\x12\n\nmax_inputs\x18\x07 \x01(\x05\x12\x1b\n\x13max_attention_bytes\x18\x08 \x01(\x03\x12\x12\n\nvocab_size\x18\t \x01(\x05\x12\x13\n\x0bhidden_size\x18\n \x01(\x05\x12\x19\n\x11num_hidden_layers\x18\x0b \x01(\x05\x12\x1b\n\x13num_attention_heads\x18\x0c \x01(\x05\x12\x0f\n\x07\x62\x61\x63kend\x18\r \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x0e \x01(\t\x12\x11\n\tprecision\x18\x0f \x01(\t\x12\x11\n\tattention\x18\x10 \x01(\x08\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.heedful.v1.ModelVersion\"\xad\x01\n\x0cModelVersion\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12%\n\x05state\x18\x03 \x01(\x0e\x32\x16.heedful.v1.ModelState\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x0f\n\x07\x62\x61\x63kend\x18\x06 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x07 \x01(\t\x12\x11\n\tprecision\x18\x08 \x01(\t*f\n\nTruncation\x12\x14\n\x10TRUNCATION_ERROR\x10\x00\x12\x13\n\x0fTRUNCATION_HEAD\x10\x01\x12\x13\n\x0fTRUNCATION_TAIL\x10\x02\x12\x18\n\x14TRUNCATION_HEAD_TAIL\x10\x03*8\n\tReduction\x12\x12\n\x0eREDUCTION_NONE\x10\x00\x12\x17\n\x13REDUCTION_HEAD_MEAN\x10\x01*y\n\x11\x41ttentionEncoding\x12\x1e\n\x1a\x41TTENTION_ENCODING_FLOAT32\x10\x00\x12\x1e\n\x1a\x41TTENTION_ENCODING_FLOAT16\x10\x01\x12$\n ATTENTION_ENCODING_UINT8_ROW_MAX\x10\x02*h\n\x0bProblemType\x12\x1c\n\x18PROBLEM_TYPE_UNSPECIFIED\x10\x00\x12\x1d\n\x19PROBLEM_TYPE_SINGLE_LABEL\x10\x01\x12\x1c\n\x18PROBLEM_TYPE_MULTI_LABEL\x10\x02*\x8b\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_LOADING\x10\x01\x12\x15\n\x11MODEL_STATE_READY\x10\x02\x12\x18\n\x14MODEL_STATE_DRAINING\x10\x03\x12\x16\n\x12MODEL_STATE_FAILED\x10\x04\x32\x8b\x03\n\nClassifier\x12\x45\n\x08\x43lassify\x12\x1b.heedful.v1.ClassifyRequest\x1a\x1c.heedful.v1.ClassifyResponse\x12[\n\x0e\x43lassifyStream\x12!.heedful.v1.ClassifyStreamRequest\x1a\".heedful.v1.ClassifyStreamResponse(\x01\x30\x01\x12\x45\n\x08Tokenize\x12\x1b.heedful.v1.TokenizeRequest\x1a\x1c.heedful.v1.TokenizeResponse\x12\x45\n\x08GetModel\x12\x1b.heedful.v1.GetModelRequest\x1a\x1c.heedful.v1.GetModelResponse\x12K\n\nListModels\x12\x1d.heedful.v1.ListModelsRequest\x1a\x1e.heedful.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'heedful.v1.classifier_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRUNCATION']._serialized_start=2943
-  _globals['_TRUNCATION']._serialized_end=3045
-  _globals['_REDUCTION']._serialized_start=3047
-  _globals['_REDUCTION']._serialized_end=3103
-  _globals['_ATTENTIONENCODING']._serialized_start=3105
-  _globals['_ATTENTIONENCODING']._serialized_end=3226
-  _globals['_PROBLEMTYPE']._serialized_start=3228
-  _globals['_PROBLEMTYPE']._serialized_end=3332
-  _globals['_MODELSTATE']._serialized_start=3335
-  _globals['_MODELSTATE']._serialized_end=3474
+  _globals['_TRUNCATION']._serialized_start=2959
+  _globals['_TRUNCATION']._serialized_end=3061
+  _globals['_REDUCTION']._serialized_start=3063
+  _globals['_REDUCTION']._serialized_end=3119
+  _globals['_ATTENTIONENCODING']._serialized_start=3121
+  _globals['_ATTENTIONENCODING']._serialized_end=3242
+  _globals['_PROBLEMTYPE']._serialized_start=3244
+  _globals['_PROBLEMTYPE']._serialized_end=3348
+  _globals['_MODELSTATE']._serialized_start=3351
+  _globals['_MODELSTATE']._serialized_end=3490
   _globals['_INPUT']._serialized_start=43
   _globals['_INPUT']._serialized_end=155
   _globals['_TEXTPAIR']._serialized_start=157
@@ -60,33 +60,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_STREAMERROR']._serialized_start=1047
   _globals['_STREAMERROR']._serialized_end=1130
   _globals['_CLASSIFICATION']._serialized_start=1133
-  _globals['_CLASSIFICATION']._serialized_end=1313
-  _globals['_LABELSCORE']._serialized_start=1315
-  _globals['_LABELSCORE']._serialized_end=1427
-  _globals['_TOKEN']._serialized_start=1429
-  _globals['_TOKEN']._serialized_end=1539
-  _globals['_TRUNCATIONLOSS']._serialized_start=1541
-  _globals['_TRUNCATIONLOSS']._serialized_end=1628
-  _globals['_ATTENTION']._serialized_start=1631
-  _globals['_ATTENTION']._serialized_end=1827
-  _globals['_TIMINGS']._serialized_start=1829
-  _globals['_TIMINGS']._serialized_end=1935
-  _globals['_TOKENIZEREQUEST']._serialized_start=1938
-  _globals['_TOKENIZEREQUEST']._serialized_end=2066
-  _globals['_TOKENIZERESPONSE']._serialized_start=2068
-  _globals['_TOKENIZERESPONSE']._serialized_end=2161
-  _globals['_TOKENIZATION']._serialized_start=2163
-  _globals['_TOKENIZATION']._serialized_end=2259
-  _globals['_GETMODELREQUEST']._serialized_start=2261
-  _globals['_GETMODELREQUEST']._serialized_end=2310
-  _globals['_GETMODELRESPONSE']._serialized_start=2313
-  _globals['_GETMODELRESPONSE']._serialized_end=2680
-  _globals['_LISTMODELSREQUEST']._serialized_start=2682
-  _globals['_LISTMODELSREQUEST']._serialized_end=2701
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2703
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2765
-  _globals['_MODELVERSION']._serialized_start=2768
-  _globals['_MODELVERSION']._serialized_end=2941
-  _globals['_CLASSIFIER']._serialized_start=3477
-  _globals['_CLASSIFIER']._serialized_end=3872
+  _globals['_CLASSIFICATION']._serialized_end=1329
+  _globals['_LABELSCORE']._serialized_start=1331
+  _globals['_LABELSCORE']._serialized_end=1443
+  _globals['_TOKEN']._serialized_start=1445
+  _globals['_TOKEN']._serialized_end=1555
+  _globals['_TRUNCATIONLOSS']._serialized_start=1557
+  _globals['_TRUNCATIONLOSS']._serialized_end=1644
+  _globals['_ATTENTION']._serialized_start=1647
+  _globals['_ATTENTION']._serialized_end=1843
+  _globals['_TIMINGS']._serialized_start=1845
+  _globals['_TIMINGS']._serialized_end=1951
+  _globals['_TOKENIZEREQUEST']._serialized_start=1954
+  _globals['_TOKENIZEREQUEST']._serialized_end=2082
+  _globals['_TOKENIZERESPONSE']._serialized_start=2084
+  _globals['_TOKENIZERESPONSE']._serialized_end=2177
+  _globals['_TOKENIZATION']._serialized_start=2179
+  _globals['_TOKENIZATION']._serialized_end=2275
+  _globals['_GETMODELREQUEST']._serialized_start=2277
+  _globals['_GETMODELREQUEST']._serialized_end=2326
+  _globals['_GETMODELRESPONSE']._serialized_start=2329
+  _globals['_GETMODELRESPONSE']._serialized_end=2696
+  _globals['_LISTMODELSREQUEST']._serialized_start=2698
+  _globals['_LISTMODELSREQUEST']._serialized_end=2717
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2719
+  _globals['_LISTMODELSRESPONSE']._serialized_end=2781
+  _globals['_MODELVERSION']._serialized_start=2784
+  _globals['_MODELVERSION']._serialized_end=2957
+  _globals['_CLASSIFIER']._serialized_start=3493
+  _globals['_CLASSIFIER']._serialized_end=3888
 # @@protoc_insertion_point(module_scope)

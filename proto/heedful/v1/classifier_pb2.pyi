@@ -163,16 +163,18 @@ class StreamError(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., reason: _Optional[str] = ..., retry_seconds: _Optional[float] = ...) -> None: ...
 
 class Classification(_message.Message):
-    __slots__ = ("labels", "tokens", "truncated", "attention")
+    __slots__ = ("labels", "tokens", "truncated", "attention", "cached")
     LABELS_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    CACHED_FIELD_NUMBER: _ClassVar[int]
     labels: _containers.RepeatedCompositeFieldContainer[LabelScore]
     tokens: _containers.RepeatedCompositeFieldContainer[Token]
     truncated: TruncationLoss
     attention: Attention
-    def __init__(self, labels: _Optional[_Iterable[_Union[LabelScore, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., truncated: _Optional[_Union[TruncationLoss, _Mapping]] = ..., attention: _Optional[_Union[Attention, _Mapping]] = ...) -> None: ...
+    cached: bool
+    def __init__(self, labels: _Optional[_Iterable[_Union[LabelScore, _Mapping]]] = ..., tokens: _Optional[_Iterable[_Union[Token, _Mapping]]] = ..., truncated: _Optional[_Union[TruncationLoss, _Mapping]] = ..., attention: _Optional[_Union[Attention, _Mapping]] = ..., cached: bool = ...) -> None: ...
 
 class LabelScore(_message.Message):
     __slots__ = ("label", "index", "probability", "logit", "applies")
