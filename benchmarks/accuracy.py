@@ -22,7 +22,6 @@ SEEDS = (1, 2, 3)
 FIGURES = (("validation", "accuracy"), ("test", "accuracy"), ("test", "macro_f1"))
 SETS: dict[str, list[str]] = {
     "rotten-tomatoes": [],
-    "rotten_tomatoes": [],
     "sst2": [],
     # Few and short texts: smaller batches for more steps.
     "trec6": ["--tokens-per-batch", "256", "--epochs", "20"],
