@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from model.bundle import Bundle
 from model.errors import SetupError
@@ -24,6 +24,7 @@ from service.models import Models
 from service.oip.methods import SERVICE as OIP_SERVICE
 from service.oip.methods import OpenInference
 from service.quota import usable_cpus
+from service.reflecting import Reflection
 from service.repository import Repository
 from service.reserve import Reserve
 from service.scraping import MetricsServer
@@ -139,6 +140,7 @@ class Server:
         self._border.drain()
         self.repository.stop_changing()
         self._health.end_watches()
+        self._reflection.end_streams()
         end = time.monotonic() + self.config.grace
         # gRPC resets calls it has received and not yet handed over when it stops. So it goes on
         # listening, new calls are told UNAVAILABLE, and it stops when there is nothing to reset.
@@ -215,10 +217,8 @@ class Server:
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         added = self._transport.add_services(server)
-        reflection.enable_server_reflection(
-            (*added, SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME),
-            server,
-        )
+        self._reflection = Reflection((*added, SERVICE, ADMIN_SERVICE, OIP_SERVICE, HEALTH_SERVICE))
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(self._reflection, server)
         return server
 
 
