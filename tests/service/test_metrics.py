@@ -81,7 +81,10 @@ def test_texts_and_tokens_of_runs_are_counted(samples) -> None:
 
 
 def test_the_queue_is_read_when_scraped(samples) -> None:
-    for gauge in ("queue_texts", "queue_tokens", "queue_age_seconds", "running_texts"):
+    for gauge in (
+        *("queue_texts", "queue_tokens", "queue_age_seconds", "queue_predicted_seconds"),
+        "running_texts",
+    ):
         assert samples[f"heedful_{gauge}",] == 0
 
 
