@@ -38,9 +38,6 @@ class Queue(Protocol):
     def predicted_seconds(self) -> float: ...
 
     @property
-    def predicted_seconds(self) -> float: ...
-
-    @property
     def num_running(self) -> int: ...
 
 
@@ -122,11 +119,6 @@ class Metrics:
             ("queue_texts", "Texts waiting for an engine.", lambda: queue.num_texts),
             ("queue_tokens", "Their tokens.", lambda: queue.num_tokens),
             ("queue_age_seconds", "How long the oldest has waited.", lambda: queue.age_seconds),
-            (
-                "queue_predicted_seconds",
-                "How long a text that came now would wait, as predicted.",
-                lambda: queue.predicted_seconds,
-            ),
             (
                 "queue_predicted_seconds",
                 "How long a text that came now would wait, as predicted.",

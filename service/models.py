@@ -206,11 +206,6 @@ class Models:
         """How long a text that came now would wait, as predicted, for the busiest model."""
         return max((served.scheduler.predicted_seconds for served in self), default=0.0)
 
-    @property
-    def predicted_seconds(self) -> float:
-        """How long a text that came now would wait, as predicted, for the busiest model."""
-        return max((served.scheduler.predicted_seconds for served in self), default=0.0)
-
     def _only_name(self) -> str:
         if self.default_name in self._versions:
             return self.default_name
