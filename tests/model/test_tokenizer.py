@@ -4,11 +4,11 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from model.errors import BundleError, InvalidInputError
-from model.tokenizer import SPECIAL_TOKENS, TextEncoder, tokenizer_json, train_tokenizer
+from model.tokenizer import SPECIAL_TOKENS, Encoding, TextEncoder, tokenizer_json, train_tokenizer
 from model.wordpiece import learn_wordpieces
 
 SENTENCES = [
@@ -141,6 +141,34 @@ def test_a_pair_loses_from_its_longer_text_first(truncation, first, second) -> N
         for mine, whole, theirs in ((kept[0], first, kept[1]), (kept[1], second, kept[0])):
             assert mine == whole or mine >= theirs - 1
     assert encoding.num_lost_characters == 4 * (first + second - sum(kept))
+
+
+def places_of(encoding: Encoding) -> set[tuple[int, int]]:
+    """Segment and code point of everything that some token covers."""
+    return {
+        (token.segment, place)
+        for token in encoding.tokens
+        for place in range(token.begin, token.end)
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
+@given(
+    parts=st.lists(
+        st.sampled_from([*TRICKY, *SENTENCES]) | st.text(st.characters(exclude_categories=["Cs"])),
+        min_size=1,
+        max_size=6,
+    ),
+    pair=st.none() | st.sampled_from([*TRICKY, *SENTENCES]),
+)
+@settings(max_examples=40, deadline=None)
+def test_what_is_lost_is_what_no_kept_token_covers(kind, truncation, parts, pair) -> None:
+    text = "room" + " ".join(parts)
+    whole = LONG[kind].encode(text, pair, "head")
+    assume(not whole.truncated)
+    short = ENCODERS[kind].encode(text, pair, truncation)
+    assert short.num_lost_characters == len(places_of(whole) - places_of(short))
 
 
 def test_a_text_of_exactly_the_longest_length_is_not_truncated() -> None:
