@@ -104,8 +104,7 @@ class _Part:
         span = self.pieces.token_to_chars
         covered = reached = 0
         for kept in self.kept:
-            for index in kept:
-                begin, end = span(index)
+            for begin, end in filter(None, map(span, kept)):
                 if end > reached:
                     covered += end - max(begin, reached)
                     reached = end
