@@ -6,19 +6,26 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
-from tests.service.calls import TIMEOUT, texts
+from tests.service.calls import TIMEOUT, refusal_of, texts
 
 HEEDFUL = Path(sys.executable).with_name("heedful")
 FREE_PORTS = ["--port", "0", "--metrics-port", "0", "--threads", "1"]
 LONG_TEXT = "two hours of noise " * 6
+NUM_CALLERS, TEXTS_EACH = 48, 4
+# Holds all of that in the queue for some seconds after the first has come.
+FULL_LOAD = ["--max-wait-ms", "4000", "--run-tokens", "20000"]
+LONG_TIMEOUT = 120
 
 
 @contextmanager
@@ -71,6 +78,59 @@ def test_a_signal_under_load_finishes_what_was_accepted_and_exits_with_0(
     assert "all that was accepted is answered" in log
     assert "Traceback" not in log
     assert "noise" not in log
+
+
+def test_at_full_load_all_that_was_accepted_is_answered_and_new_calls_are_refused(
+    exported_bundle,
+) -> None:
+    with serving(exported_bundle.path, *FULL_LOAD) as (process, address, lines), ExitStack() as own:
+        alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection for each channel
+        channels = [own.enter_context(grpc.insecure_channel(address, alone)) for _ in range(8)]
+        stubs = [ClassifierStub(channel) for channel in channels]
+        request = texts(*[LONG_TEXT] * TEXTS_EACH)
+        calls = [
+            stubs[number % len(stubs)].Classify.future(request, timeout=LONG_TIMEOUT)
+            for number in range(NUM_CALLERS)
+        ]
+        _wait_until_accepted("".join(lines), calls)
+        process.send_signal(signal.SIGTERM)
+        assert any("finishing what was accepted" in line for line in process.stderr)
+        refused = _first_refusal(stubs[0])
+        had_more_to_do = not all(call.done() for call in calls)
+        codes = [call.code() for call in calls]
+        _, log = process.communicate(timeout=LONG_TIMEOUT)
+    assert codes == [grpc.StatusCode.OK] * NUM_CALLERS
+    assert all(len(call.result().results) == TEXTS_EACH for call in calls)
+    assert refused.code() is grpc.StatusCode.UNAVAILABLE
+    if had_more_to_do:
+        assert refusal_of(refused).reason == "DRAINING"
+    assert process.returncode == 0
+    assert "all that was accepted is answered" in log
+
+
+def _wait_until_accepted(log: str, calls: list[grpc.Future]) -> None:
+    """Waits until every call is in the server's queue, or further."""
+    url = re.search(r"metrics on (\S+)", log)
+    assert url, log
+    until = time.monotonic() + LONG_TIMEOUT
+    while time.monotonic() < until:
+        answered = sum(call.done() for call in calls)
+        with urllib.request.urlopen(url[1], timeout=TIMEOUT) as page:  # noqa: S310 - our own
+            families = text_string_to_metric_families(page.read().decode())
+        values = {sample.name: sample.value for family in families for sample in family.samples}
+        inside = values["heedful_queue_texts"] + values["heedful_running_texts"]
+        if inside + answered * TEXTS_EACH >= len(calls) * TEXTS_EACH:
+            return
+    raise AssertionError("the server does not accept all calls")
+
+
+def _first_refusal(stub: ClassifierStub) -> grpc.RpcError:
+    """Calls until a call is refused; those before it came early enough, and are answered."""
+    while True:
+        try:
+            assert len(stub.Classify(texts("kind"), timeout=LONG_TIMEOUT).results) == 1
+        except grpc.RpcError as error:
+            return error
 
 
 def test_the_log_says_what_runs_where(exported_bundle) -> None:
