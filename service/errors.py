@@ -6,12 +6,14 @@ HeedfulError
 ├── UnsupportedError       the caller: this bundle or backend cannot do it
 ├── AttentionTooLargeError the caller: ask for less
 ├── OverloadedError        the caller: come back a little later
+├── DeviceMemoryError      the caller: send a shorter text; the operator: more memory
 ├── DeadlinePassedError    the caller: allow more time
 ├── HopelessDeadlineError  the caller: allow more time, or ask when there is less to do
 ├── LoadFailedError        the operator: mend the bundle
 ├── AdminOffError          the operator: allow it
 ├── LoadingError           nobody: wait until the server is ready
 ├── DrainingError          nobody: another server answers
+├── DeviceLostError        nobody: another server answers
 └── InternalFaultError     us: the log has the cause
 """
 
@@ -117,6 +119,23 @@ class DrainingError(HeedfulError):
 
     def __init__(self) -> None:
         super().__init__("the server is stopping and takes no new work: ask another one")
+
+
+class DeviceMemoryError(HeedfulError):
+    """A text does not fit into the device's memory even alone."""
+
+    def __init__(self, num_tokens: int) -> None:
+        super().__init__(
+            f"a text of {num_tokens} tokens does not fit into the device's memory: send a shorter "
+            "one, or ask for no attention"
+        )
+
+
+class DeviceLostError(HeedfulError):
+    """The device computes no more until the process is started anew, which is about to happen."""
+
+    def __init__(self) -> None:
+        super().__init__("the server's device has failed and the server ends: ask another one")
 
 
 class InternalFaultError(HeedfulError):

@@ -78,6 +78,9 @@ class Metrics:
         )
         tokens = counter("tokens", "Tokens computed: of texts, or filling rows up.", "kind")
         self.real_tokens, self.padding_tokens = tokens.labels("real"), tokens.labels("padding")
+        self.out_of_memory = counter(
+            "out_of_memory", "Engine runs that did not fit into the device's memory."
+        )
         self.cache_hits = counter("cache_hits", "Texts answered from the answer cache.")
         self.cache_misses = counter("cache_misses", "Texts looked for in it in vain.")
         self.model_loads = counter(

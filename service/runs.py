@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.backends import Backend
+from service.fitting import FittedResult, Fitting
 from service.metrics import Metrics
-from service.running import TextResult, run_texts
+from service.running import TextResult
 from service.tickets import Text
 
 log = logging.getLogger(__name__)
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What an engine's thread reports: one result per text, None for a fault.
+    """What an engine's thread reports: one result per text, None for a fault of the engine.
 
     Attributes:
         engine: its number.
@@ -24,18 +25,23 @@ class Run:
 
     engine: int
     texts: list[Text]
-    results: Sequence[TextResult | None]
+    results: Sequence[FittedResult]
     start: float
     end: float
 
     @property
     def good(self) -> bool:
         """Whether the engine answered at all, so that its time says something."""
-        return any(result is not None for result in self.results)
+        return any(isinstance(result, TextResult) for result in self.results)
 
 
 def run_timed(
-    engine: int, backend: Backend, texts: list[Text], pad_token_id: int, metrics: Metrics
+    engine: int,
+    backend: Backend,
+    texts: list[Text],
+    pad_token_id: int,
+    metrics: Metrics,
+    fitting: Fitting,
 ) -> Run:
     """Runs texts of one kind; whatever the engine raises goes to the log."""
     start = time.monotonic()
@@ -43,13 +49,13 @@ def run_timed(
     asked = [text.ticket.attention for text in texts]
     selections = [selection for selection in asked if selection is not None] or None
     try:
-        outcome = run_texts(backend, input_ids, selections, pad_token_id)
+        outcome = fitting.run(backend, input_ids, selections, pad_token_id)
     except Exception:
         # Engines see numbers only, so their errors hold no text of users.
         log.exception("An engine failed on a run of %d texts", len(texts))
         return Run(engine, texts, [None] * len(texts), start, time.monotonic())
     end = time.monotonic()
-    num_tokens, num_slots = outcome.rows.num_tokens, outcome.rows.num_slots
+    num_tokens, num_slots = outcome.num_tokens, outcome.num_slots
     metrics.compute.observe(end - start)
     metrics.run_texts.observe(len(texts))
     metrics.run_tokens.observe(num_tokens)

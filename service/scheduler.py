@@ -22,6 +22,7 @@ from service.errors import (
     HopelessDeadlineError,
     OverloadedError,
 )
+from service.fitting import Fitting
 from service.forecast import Forecast
 from service.forming import Forming
 from service.metrics import Metrics
@@ -65,6 +66,7 @@ class Scheduler:
         self._loop = asyncio.get_running_loop()
         self._metrics = metrics
         self._pad_token_id = pad_token_id
+        self._fitting = Fitting(metrics)
         self._waiting: WaitingTexts[Text] = WaitingTexts(max_queue_texts, max_queue_tokens)
         self._forecast = Forecast(self._waiting, len(engines), max_run_tokens, cost or RunCost())
         self._admission = Admission(self._waiting, self._forecast, max_queue_seconds)
@@ -83,6 +85,11 @@ class Scheduler:
             threading.Thread(
                 target=self._work, args=(number, engine), name=name, daemon=True
             ).start()
+
+    @property
+    def lost(self) -> str:
+        """What the engines' device died of; empty while it lives."""
+        return self._fitting.lost
 
     @property
     def num_texts(self) -> int:
@@ -223,7 +230,8 @@ class Scheduler:
     def _work(self, engine: int, backend: Backend) -> None:
         """An engine's thread: runs until the scheduler closes and nothing waits."""
         while texts := self._next_run(engine):
-            self._report(run_timed(engine, backend, texts, self._pad_token_id, self._metrics))
+            pad, metrics = self._pad_token_id, self._metrics
+            self._report(run_timed(engine, backend, texts, pad, metrics, self._fitting))
             del texts  # and with them the callers' answers, while waiting
         self._post(self._ended)
 

@@ -14,6 +14,8 @@ from service.errors import (
     AdminOffError,
     AttentionTooLargeError,
     DeadlinePassedError,
+    DeviceLostError,
+    DeviceMemoryError,
     DrainingError,
     HopelessDeadlineError,
     InternalFaultError,
@@ -36,12 +38,14 @@ TABLE: dict[type[HeedfulError], tuple[grpc.StatusCode, str]] = {
     UnsupportedError: (grpc.StatusCode.FAILED_PRECONDITION, "UNSUPPORTED"),
     AttentionTooLargeError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "ATTENTION_TOO_LARGE"),
     OverloadedError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    DeviceMemoryError: (grpc.StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"),
     DeadlinePassedError: (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
     HopelessDeadlineError: (grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_HOPELESS"),
     LoadFailedError: (grpc.StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
     AdminOffError: (grpc.StatusCode.FAILED_PRECONDITION, "ADMIN_OFF"),
     LoadingError: (grpc.StatusCode.UNAVAILABLE, "LOADING"),
     DrainingError: (grpc.StatusCode.UNAVAILABLE, "DRAINING"),
+    DeviceLostError: (grpc.StatusCode.UNAVAILABLE, "DEVICE_LOST"),
     InternalFaultError: (grpc.StatusCode.INTERNAL, "INTERNAL_FAULT"),
 }
 

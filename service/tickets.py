@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from model.errors import HeedfulError
 from service.attention import AttentionSelection
 from service.errors import InternalFaultError
 from service.running import TextResult
@@ -39,12 +40,14 @@ class Ticket:
     compute_seconds: float = 0.0
     texts: list["Text"] = field(default_factory=list)
 
-    def receive(self, text: "Text", result: TextResult | None, start: float, end: float) -> None:
+    def receive(
+        self, text: "Text", result: TextResult | HeedfulError | None, start: float, end: float
+    ) -> None:
         """Takes one text's result, None for a fault; tells the caller when it was the last."""
         if self.future.done():
             return  # the caller has left, or was told of a fault
-        if result is None:
-            self.future.set_exception(InternalFaultError())
+        if not isinstance(result, TextResult):
+            self.future.set_exception(result or InternalFaultError())
             return
         self.results[text.place] = result
         self.missing -= 1

@@ -7,6 +7,10 @@ from model.errors import SetupError
 CPU = "cpu"
 
 
+class DeviceError(SetupError):
+    """A device that was asked for is not to be had."""
+
+
 def cuda_index(device: str) -> int | None:
     """None for "cpu", N for "cuda:N", 0 for "cuda"; a SetupError for anything else."""
     if device == CPU:

@@ -14,6 +14,8 @@ BackendKind = Literal["onnx", "torch"]
 
 # Wide enough for another processor's order of additions, far too narrow for other weights.
 GOLDEN_TOLERANCE = 1e-3
+# Of the largest logit, or of 1: bfloat16 has 8 bits, and twelve layers add up what they lack.
+BFLOAT16_TOLERANCE = 0.1
 
 
 def load_backend(
@@ -23,25 +25,42 @@ def load_backend(
     device: str = "cpu",
     threads: int,
     spinning: bool = True,
+    gpu_memory_mb: int = 0,
+    compiled: bool = True,
 ) -> Backend:
     """One engine with the bundle's model, on the device that was asked for and no other.
 
     Args:
         threads: for one run.
         spinning: whether ONNX Runtime's idle threads wait busily; of no meaning to torch.
+        gpu_memory_mb: MiB that may be taken on CUDA; 0 is all there is.
+        compiled: whether torch compiles the network for CUDA.
 
     Raises:
         BundleError: the bundle lacks what the engine runs; the message says how to make it.
-        SetupError: the engine is not installed, or does not have the device.
+        DeviceError: the engine does not have the device.
+        SetupError: the engine is not installed.
     """
     if kind == "onnx":
         from service.backends.onnx_backend import OnnxBackend
 
-        return OnnxBackend(bundle, device=device, threads=threads, spinning=spinning)
+        return OnnxBackend(
+            bundle,
+            device=device,
+            threads=threads,
+            spinning=spinning,
+            gpu_memory_mb=gpu_memory_mb,
+        )
     if kind == "torch":
         from service.backends.torch_backend import TorchBackend
 
-        return TorchBackend(bundle, device=device, threads=threads)
+        return TorchBackend(
+            bundle,
+            device=device,
+            threads=threads,
+            gpu_memory_mb=gpu_memory_mb,
+            compiled=compiled,
+        )
     raise SetupError(f"the backend must be one of {get_args(BackendKind)}, got {kind!r}")
 
 
@@ -69,6 +88,8 @@ def _golden_tolerance(backend: Backend, bundle: Bundle) -> float:
     """GOLDEN_TOLERANCE for float32; for less exact numbers what the bundle says of itself."""
     if backend.precision == "float32":
         return GOLDEN_TOLERANCE
+    if backend.precision == "bfloat16":
+        return BFLOAT16_TOLERANCE * max(1.0, *map(abs, bundle.manifest.golden.logits))
     stated = bundle.manifest.parity.get("tolerance", {}).get("classify_logits")
     if not isinstance(stated, float) or not 0.0 < stated < math.inf:
         raise BundleError(

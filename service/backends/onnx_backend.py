@@ -7,10 +7,20 @@ import numpy as np
 
 from model.bundle import ATTENTION_GRAPH, CLASSIFY_GRAPH, GRAPH_WEIGHTS, Bundle
 from model.errors import BundleError, SetupError
-from model.packing import PackedRows
+from model.packing import PackedRows, pack
 from model.processor import cuts_byte_sums
 from service.backends import FloatArray
-from service.backends.device import CPU, cuda_index
+from service.backends.cuda import (
+    CUDA_PROVIDER,
+    RECORD_ASSIGNMENT,
+    check_computes,
+    cuda_provider,
+    preload_libraries,
+    run_bound,
+    shrink,
+)
+from service.backends.device import CPU, DeviceError, cuda_index
+from service.backends.failures import device_failure
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -25,7 +35,13 @@ class OnnxBackend:
     name = "onnxruntime"
 
     def __init__(
-        self, bundle: Bundle, *, device: str = "cpu", threads: int, spinning: bool = True
+        self,
+        bundle: Bundle,
+        *,
+        device: str = "cpu",
+        threads: int,
+        spinning: bool = True,
+        gpu_memory_mb: int = 0,
     ) -> None:
         """Loads the graph for plain calls.
 
@@ -34,6 +50,7 @@ class OnnxBackend:
             threads: for one run, the caller's own included.
             spinning: threads wait busily between parts of a run: faster for one engine, harmful
                 where several share the same processors.
+            gpu_memory_mb: MiB of each graph on CUDA; 0 is all there is.
 
         Raises:
             BundleError: the bundle has no graphs, or they do not load.
@@ -49,7 +66,7 @@ class OnnxBackend:
                 f"{bundle.path} is exported in int8, which ONNX Runtime computes on the CPU only: "
                 f"for {device} use an export with --precision float32"
             )
-        self._provider, self.device = _provider(device)
+        self._provider, self.device = _provider(device, gpu_memory_mb)
         self._threads, self._spinning = threads, spinning
         self._classify = self._session(CLASSIFY_GRAPH)
         self._attention: onnxruntime.InferenceSession | None = None
@@ -60,8 +77,8 @@ class OnnxBackend:
 
     def run(self, rows: PackedRows) -> FloatArray:
         """Logits (B, C) of the packed texts, in packed order."""
-        (logits,) = self._classify.run(["logits"], _feed(rows))
-        return logits  # type: ignore[no-any-return]
+        (logits,) = self._run(self._classify, ["logits"], _feed(rows))
+        return logits
 
     def run_with_attentions(self, rows: PackedRows) -> tuple[FloatArray, FloatArray]:
         """Logits (B, C), those of a plain run, and attentions (R, L, H, T, T), float32.
@@ -72,10 +89,24 @@ class OnnxBackend:
         feed = {**_feed(rows), "head_gate": self._head_gate}
         if self.precision != "float32":
             # A text's answer must not depend on whether its attention is looked at.
-            (attentions,) = self._attention_session().run(["attentions"], feed)
+            (attentions,) = self._run(self._attention_session(), ["attentions"], feed)
             return self.run(rows), attentions
-        logits, attentions = self._attention_session().run(["logits", "attentions"], feed)
+        logits, attentions = self._run(self._attention_session(), ["logits", "attentions"], feed)
         return logits, attentions
+
+    def _run(
+        self, session: "onnxruntime.InferenceSession", outputs: list[str], feed: dict[str, Any]
+    ) -> list[FloatArray]:
+        if self.device == CPU:
+            return session.run(outputs, feed)  # type: ignore[no-any-return]
+        try:
+            return run_bound(session, outputs, feed)
+        except Exception as error:  # its exceptions have no common base
+            if device_failure(error) == "memory":
+                # What is left lies in pieces, and the smaller run that follows needs its own.
+                smallest = {**feed, **_feed(pack([[self._bundle.config.pad_token_id]]))}
+                shrink(session, outputs[0], smallest, self.device)
+            raise
 
     def _attention_session(self) -> "onnxruntime.InferenceSession":
         with self._attention_lock:
@@ -94,16 +125,23 @@ class OnnxBackend:
                 "run `heedful export` again"
             )
         options = _options(self._threads, self._spinning, prepack)
+        on_cuda = self._provider[0] == CUDA_PROVIDER
+        options.add_session_config_entry(RECORD_ASSIGNMENT, str(int(on_cuda)))
         try:
-            session = onnxruntime.InferenceSession(path, options, providers=[self._provider])
+            # With its fallback it would try the CPU by itself, even in the middle of serving.
+            session = onnxruntime.InferenceSession(
+                path, options, providers=[self._provider], enable_fallback=0
+            )
         except Exception as error:  # its exceptions have no common base
-            kind = BundleError if self.device == CPU else SetupError
+            kind = DeviceError if on_cuda else BundleError
             raise kind(f"ONNX Runtime cannot load {path} on {self.device}: {error}") from None
         if session.get_providers()[0] != self._provider[0]:
-            raise SetupError(
+            raise DeviceError(
                 f"ONNX Runtime could not use {self.device} and would have used the CPU instead: "
                 "look for its error above, and check the driver, CUDA and cuDNN"
             )
+        if on_cuda:
+            check_computes(session, CUDA_PROVIDER, self.device)
         return session
 
 
@@ -131,11 +169,12 @@ def _feed(rows: PackedRows) -> dict[str, Any]:
     }
 
 
-def _provider(device: str) -> tuple[tuple[str, dict[str, Any]], str]:
+def _provider(device: str, gpu_memory_mb: int) -> tuple[tuple[str, dict[str, Any]], str]:
     """The execution provider with its options, and the device's full name.
 
     Raises:
-        SetupError: this ONNX Runtime was built without it, or is not installed.
+        DeviceError: this ONNX Runtime was built without it.
+        SetupError: it is not installed.
     """
     index = cuda_index(device)
     try:
@@ -146,10 +185,10 @@ def _provider(device: str) -> tuple[tuple[str, dict[str, Any]], str]:
         ) from None
     if index is None:
         return ("CPUExecutionProvider", {}), device
-    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
-        raise SetupError(
+    if CUDA_PROVIDER not in onnxruntime.get_available_providers():
+        raise DeviceError(
             f"the device {device} was asked for and this ONNX Runtime has no CUDA: "
             "install onnxruntime-gpu in place of onnxruntime, or use the device cpu"
         )
-    # TF32 would give answers that differ in the third digit from float32.
-    return ("CUDAExecutionProvider", {"device_id": index, "use_tf32": 0}), f"cuda:{index}"
+    preload_libraries()
+    return cuda_provider(index, gpu_memory_mb), f"cuda:{index}"

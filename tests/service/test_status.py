@@ -17,6 +17,8 @@ from service.errors import (
     AdminOffError,
     AttentionTooLargeError,
     DeadlinePassedError,
+    DeviceLostError,
+    DeviceMemoryError,
     DrainingError,
     HopelessDeadlineError,
     InternalFaultError,
@@ -89,12 +91,14 @@ ROWS = [
     (UnsupportedError("no attention"), StatusCode.FAILED_PRECONDITION, "UNSUPPORTED"),
     (AttentionTooLargeError(9, 5), StatusCode.RESOURCE_EXHAUSTED, "ATTENTION_TOO_LARGE"),
     (OverloadedError("texts", 5, 0.25), StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    (DeviceMemoryError(512), StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"),
     (DeadlinePassedError("queued"), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
     (HopelessDeadlineError(2.0, 0.5), StatusCode.DEADLINE_EXCEEDED, "DEADLINE_HOPELESS"),
     (LoadFailedError("a", "broken"), StatusCode.FAILED_PRECONDITION, "LOAD_FAILED"),
     (AdminOffError(), StatusCode.FAILED_PRECONDITION, "ADMIN_OFF"),
     (LoadingError(), StatusCode.UNAVAILABLE, "LOADING"),
     (DrainingError(), StatusCode.UNAVAILABLE, "DRAINING"),
+    (DeviceLostError(), StatusCode.UNAVAILABLE, "DEVICE_LOST"),
     (InternalFaultError(), StatusCode.INTERNAL, "INTERNAL_FAULT"),
 ]
 
