@@ -20,7 +20,7 @@ from benchmarks.serving_overhead import WORDS, loaded, serving, started
 from model.bundle import Bundle
 from model.packing import pack
 from service.config import ServerConfig
-from service.instances import load_instances
+from service.instances import CPU_RUN_TOKENS, load_instances
 from service.quota import usable_cpus
 from service.serving import load_engine
 from service.tuning import made_up_lengths
@@ -53,7 +53,7 @@ def runs_of(texts: list[str]) -> list[list[str]]:
         tokens = len(text.split()) + SPECIAL_TOKENS
         if tokens > room:
             runs.append([])
-            room = ServerConfig.run_tokens
+            room = CPU_RUN_TOKENS
         runs[-1].append(text)
         room -= tokens
     return runs

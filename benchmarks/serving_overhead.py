@@ -21,6 +21,7 @@ from benchmarks.lengths import long_tailed
 from model.bundle import Bundle
 from model.packing import pack
 from service.config import ServerConfig
+from service.instances import CPU_RUN_TOKENS
 from service.quota import usable_cpus
 from service.server import load_engine
 from service.waiting import LENGTH_STEP
@@ -82,7 +83,7 @@ class InProcess:
         runs: list[list[str]] = [[]]
         for text in by_length:
             tokens = sum(len(other.split()) + 2 for other in [*runs[-1], text])
-            if tokens > ServerConfig.run_tokens and runs[-1]:
+            if tokens > CPU_RUN_TOKENS and runs[-1]:
                 runs.append([])
             runs[-1].append(text)
         return self._measure(runs)

@@ -52,9 +52,12 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--metrics-port", "Port that Prometheus scrapes; 0 takes a free one and logs it.")
 @setting("--backend", "Engine.", type=click.Choice(["onnx", "torch"]))
 @setting("--device", "cpu, cuda or cuda:N.")
+@setting("--allow-cpu", "Serve on the CPU where the device is not to be had.", is_flag=True)
+@setting("--gpu-memory-mb", "MiB that may be taken on CUDA; 0 is all there is.")
+@setting("--no-compile", "Let torch run the network on CUDA without compiling it.", is_flag=True)
 @setting("--instances", "Engine runs at once; 0 takes as many as fill the CPU quota.")
 @setting("--threads", "Threads of each run; 0 is one on CPUs unless --instances leaves more.")
-@setting("--run-tokens", "Tokens of one engine run; a longer text runs alone.")
+@setting("--run-tokens", "Tokens of one engine run; 0 is 256 on CPUs and 16384 on CUDA.")
 @click.option(
     "--tuned",
     type=click.Path(path_type=Path),

@@ -17,7 +17,11 @@ class ServerConfig:
         port, metrics_port: 0 takes a free one, which is logged.
         instances: runs at once; 0 takes as many as fill the container's CPU quota.
         threads: of each instance; 0 takes what the quota leaves for one.
-        run_tokens: tokens of one engine run; a longer text runs alone.
+        allow_cpu: whether to run on the CPU where the device is not to be had.
+        gpu_memory_mb: MiB that may be taken on CUDA; 0 is all there is.
+        no_compile: whether torch runs the network on CUDA as it is written.
+        run_tokens: tokens of one engine run, a longer text runs alone; 0 takes what suits the
+            device.
         max_queue_texts, max_queue_tokens: what may wait for an engine.
         max_queue_seconds: what may wait, as the engine's work is predicted to take.
         max_wait_ms: milliseconds an idle engine waits for company of a text.
@@ -58,7 +62,10 @@ class ServerConfig:
     device: str = "cpu"
     instances: int = 0
     threads: int = 0
-    run_tokens: int = 256
+    allow_cpu: bool = False
+    gpu_memory_mb: int = 0
+    no_compile: bool = False
+    run_tokens: int = 0
     max_queue_texts: int = 1024
     max_queue_tokens: int = 65536
     max_queue_seconds: float = 10.0
@@ -95,6 +102,7 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         may_be_zero = {"port", "metrics_port", "instances", "threads", "drain_delay", "max_wait_ms"}
+        may_be_zero |= {"run_tokens", "gpu_memory_mb"}
         may_be_zero |= {"keep_versions", "poll_seconds", "canary_seconds", "stuck_seconds"}
         may_be_zero |= {"max_connection_age", "max_connection_idle", "cache_mb"}
         for item in fields(self):

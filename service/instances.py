@@ -13,6 +13,10 @@ from service.quota import usable_cpus
 
 log = logging.getLogger(__name__)
 
+# Small runs answer sooner and cost a CPU nothing; a GPU is idle for the most part with less.
+CPU_RUN_TOKENS = 256
+CUDA_RUN_TOKENS = 16384
+
 
 @dataclass(frozen=True, slots=True)
 class Engines:
@@ -35,6 +39,11 @@ def plan_engines(config: ServerConfig, usable: int) -> Engines:
     if config.threads:
         return Engines(1 if alone else max(1, usable // config.threads), config.threads)
     return Engines(1, usable) if alone else Engines(usable, 1)
+
+
+def plan_run_tokens(config: ServerConfig) -> int:
+    """Tokens of one run, as the settings ask for it or as suits the device."""
+    return config.run_tokens or (CPU_RUN_TOKENS if config.device == CPU else CUDA_RUN_TOKENS)
 
 
 def load_instances(

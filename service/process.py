@@ -9,14 +9,19 @@ from pathlib import Path
 from model.bundle import Bundle, load_bundle
 from service.config import ServerConfig
 from service.server import Server
+from service.serving import Loader, load_engine
 
 log = logging.getLogger(__name__)
 
+# Of a process whose device has failed for good; in sysexits.h "internal software error".
+LOST_EXIT_CODE = 70
 
-def run(config: ServerConfig, path: Path | None = None) -> int:
+
+def run(config: ServerConfig, path: Path | None = None, load: Loader = load_engine) -> int:
     """Serves a bundle, and the models that the settings name, until SIGTERM or SIGINT.
 
-    A second signal ends at once.
+    A second signal ends at once. A device that fails for good ends the process with
+    LOST_EXIT_CODE, so that whatever watches over it starts another.
 
     Returns:
         The exit code: 0 when everything that was accepted is answered.
@@ -25,13 +30,13 @@ def run(config: ServerConfig, path: Path | None = None) -> int:
         BundleError: the bundle is not one, was changed, or does not load.
         SetupError: a port, device or package is not to be had.
     """
-    return asyncio.run(_serve(config, load_bundle(path) if path else None))
+    return asyncio.run(_serve(config, load_bundle(path) if path else None, load))
 
 
-async def _serve(config: ServerConfig, bundle: Bundle | None) -> int:
+async def _serve(config: ServerConfig, bundle: Bundle | None, load: Loader) -> int:
     stopping = asyncio.Event()
     _on_signals(stopping)
-    server = Server(config, bundle)
+    server = Server(config, bundle, load)
     starting = asyncio.create_task(server.start())
     stopped = asyncio.create_task(stopping.wait())
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -39,13 +44,19 @@ async def _serve(config: ServerConfig, bundle: Bundle | None) -> int:
         starting.cancel()
     try:
         await starting
-        await stopped
+        lost = asyncio.create_task(server.lost.wait())
+        await asyncio.wait({stopped, lost}, return_when=asyncio.FIRST_COMPLETED)
+        lost.cancel()
     except asyncio.CancelledError:
         log.info("stopped before the model was loaded")
         return 0
     finally:
         stopped.cancel()
     finished = await server.stop()
+    if server.lost.is_set():
+        log.error("stopped: the device is lost; exit code %d", LOST_EXIT_CODE)
+        logging.shutdown()
+        os._exit(LOST_EXIT_CODE)  # what is left in the device's memory cannot be freed in order
     log.info("stopped; %s", "all that was accepted is answered" if finished else "not cleanly")
     return 0 if finished else 1
 

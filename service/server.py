@@ -41,12 +41,15 @@ HEALTH_SERVICE = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 LINGER_SECONDS = 0.1
 # The least time an engine gets to come back when the grace is used up.
 LAST_SECONDS = 1.0
+# Time for callers to be told of a lost device, which takes no work any more.
+LOST_GRACE = 2.0
 
 
 class Server:
     """One server; start, then stop, inside one running event loop.
 
     Attributes:
+        lost: set when a device has failed for good: then only a new process helps.
         models: those that answer.
         repository: what changes them.
     """
@@ -87,12 +90,14 @@ class Server:
             changed=self._refresh,
             cache=cache,
         )
+        self.lost = asyncio.Event()
         self._watchdog = Watchdog(
             self.models,
             stuck_seconds=config.stuck_seconds,
             canary_seconds=config.canary_seconds,
             metrics=self.metrics,
             changed=self._refresh,
+            lost=self.lost.set,
         )
         self._background: list[asyncio.Task[None]] = []
         self._ready = False
@@ -135,13 +140,13 @@ class Server:
             task.cancel()
         self._ready = False
         self._refresh()
-        if len(self.models):
+        if len(self.models) and not self.lost.is_set():
             await asyncio.sleep(self.config.drain_delay)
         self._border.drain()
         self.repository.stop_changing()
         self._health.end_watches()
         self._reflection.end_streams()
-        end = time.monotonic() + self.config.grace
+        end = time.monotonic() + (LOST_GRACE if self.lost.is_set() else self.config.grace)
         # gRPC resets calls it has received and not yet handed over when it stops. So it goes on
         # listening, new calls are told UNAVAILABLE, and it stops when there is nothing to reset.
         with suppress(TimeoutError):

@@ -2,16 +2,21 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol
 
 from model.bundle import Bundle
+from model.errors import BundleError
 from service.backends import Backend
+from service.backends.device import CPU, DeviceError
+from service.backends.failures import device_failure
 from service.backends.loading import load_backend
 from service.backends.timed import TimedEngine
 from service.cache import AnswerCache
 from service.config import ServerConfig
-from service.instances import load_instances, plan_engines
+from service.instances import load_instances, plan_engines, plan_run_tokens
 from service.metrics import Metrics
 from service.models import ServedModel
 from service.prediction import RunCost
@@ -40,6 +45,8 @@ def load_engine(bundle: Bundle, config: ServerConfig) -> Backend:
         # Waiting busily takes processors from the event loop and the tokenizer: it doubled the
         # CPU time of a lone request and cost a third of the texts/s on a busy machine.
         spinning=False,
+        gpu_memory_mb=config.gpu_memory_mb,
+        compiled=not config.no_compile,
     )
     log.info("engine %s on %s, threads %d", backend.name, backend.device, threads)
     return backend
@@ -60,10 +67,10 @@ async def load_served(
         BundleError: the bundle does not load, or answers its known example wrongly.
         SetupError: the engine is not installed, or does not have the device.
     """
-    backends = await asyncio.to_thread(load_instances, bundle, config, load)
+    backends, run_tokens = await asyncio.to_thread(_load_allowed, bundle, config, load)
     cost = RunCost()
     for backend in dict.fromkeys(backends):
-        cost = await asyncio.to_thread(warm_up, backend, bundle, config.run_tokens)
+        cost, run_tokens = await asyncio.to_thread(_warm_up_fitting, backend, bundle, run_tokens)
     engines = [TimedEngine(backend) for backend in backends]
     scheduler = Scheduler(
         engines,
@@ -71,7 +78,7 @@ async def load_served(
         max_queue_texts=config.max_queue_texts,
         max_queue_tokens=config.max_queue_tokens,
         max_queue_seconds=config.max_queue_seconds,
-        max_run_tokens=config.run_tokens,
+        max_run_tokens=run_tokens,
         max_wait=config.max_wait_ms / 1e3,
         pad_token_id=bundle.config.pad_token_id,
         cost=cost,
@@ -85,3 +92,42 @@ async def load_served(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics, shelf=shelf
     )
     return ServedModel(bundle, backend, scheduler, servicer, engines, metrics, shelf)
+
+
+def _load_allowed(
+    bundle: Bundle, config: ServerConfig, load: Loader
+) -> tuple[Sequence[Backend], int]:
+    """Engines on the device that was asked for, or where that is allowed on the CPU.
+
+    Returns:
+        The engines, and the tokens that a run of theirs is to have.
+    """
+    try:
+        return load_instances(bundle, config, load), plan_run_tokens(config)
+    except DeviceError as error:
+        if not config.allow_cpu:
+            raise
+        log.warning("serving on the CPU, which --allow-cpu permits: %s", error)
+    config = replace(config, device=CPU)
+    return load_instances(bundle, config, load), plan_run_tokens(config)
+
+
+def _warm_up_fitting(backend: Backend, bundle: Bundle, run_tokens: int) -> tuple[RunCost, int]:
+    """Warms up with runs that fit into the device's memory.
+
+    Returns:
+        What runs cost, and how many tokens one may have.
+
+    Raises:
+        BundleError: as warm_up does, also if the longest text does not fit.
+    """
+    while True:
+        try:
+            return warm_up(backend, bundle, run_tokens), run_tokens
+        except BundleError as error:
+            cause = error.__cause__
+            too_much = cause is not None and device_failure(cause) == "memory"
+            if not too_much or run_tokens <= bundle.manifest.max_tokens:
+                raise
+        log.warning("%s lacks memory for runs of %d tokens", backend.device, run_tokens)
+        run_tokens //= 2

@@ -20,7 +20,8 @@ log = logging.getLogger(__name__)
 
 # How long a canary may wait before it says nothing: a busy server is not a broken one.
 CANARY_TIMEOUT = 10.0
-STUCK, CANARY = "stuck", "canary"
+STUCK, CANARY, DEVICE = "stuck", "canary", "device"
+LOOK_SECONDS = 0.1
 BUSY = (OverloadedError, HopelessDeadlineError, DeadlinePassedError, DrainingError)
 
 
@@ -35,19 +36,23 @@ class Watchdog:
         canary_seconds: float,
         metrics: Metrics,
         changed: Callable[[], None],
+        lost: Callable[[], None] = lambda: None,
     ) -> None:
-        """Takes the models, and a callback for when one has fallen ill or is well again.
+        """Takes the models, and callbacks for when one has fallen ill or is well again, and for
+        when a device is lost to this process.
 
         Args:
             stuck_seconds: a run that takes longer is stuck; 0 never looks.
             canary_seconds: between two runs of the known example; 0 never runs it.
         """
-        self._models, self._metrics, self._changed = models, metrics, changed
+        self._models, self._metrics = models, metrics
+        self._changed, self._lost = changed, lost
         self._stuck_seconds, self._canary_seconds = stuck_seconds, canary_seconds
 
     async def run(self) -> None:
         """Checks until it is cancelled."""
         async with asyncio.TaskGroup() as checks:
+            checks.create_task(self._look_at_devices())
             if self._stuck_seconds:
                 checks.create_task(self._look_at_runs())
             if self._canary_seconds:
@@ -60,6 +65,14 @@ class Watchdog:
                 longest = max((engine.running_seconds for engine in served.engines), default=0.0)
                 stuck = longest > self._stuck_seconds
                 self._note(served, STUCK, f"a run takes over {self._stuck_seconds:g} s" * stuck)
+
+    async def _look_at_devices(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for served in self._models:
+                if served.scheduler.lost:
+                    self._note(served, DEVICE, served.scheduler.lost)
+                    self._lost()
 
     async def _send_canaries(self) -> None:
         while True:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FORMS: tuple[tuple[int, ...], ...] = ((2,), (2, 2), (2, 1), (1,), (1, 1))
 # Versions that are loaded one after the other share a limit on what is compiled.
 MAX_COMPILED = 256
+LONGEST_CAUSE = 300
 
 
 class TorchBackend:
@@ -157,7 +158,7 @@ class Network:
             for lengths in FORMS:
                 self.logits(pack([[0] * length for length in lengths]))
         except Exception as error:  # compilers have errors of their own
-            what = str(error).strip().partition("\n")[0]
+            what = " ".join(str(error).split())[:LONGEST_CAUSE]
             raise SetupError(
                 f"torch cannot compile the network for {self._device} ({what}): "
                 "install a C compiler and Triton, or serve with --no-compile"
