@@ -16,11 +16,10 @@ from model.errors import HeedfulError
 from service.admission import Admission
 from service.attention import AttentionSelection
 from service.backends import Backend
+from service.callers import Callers
 from service.errors import (
     DeadlinePassedError,
     DrainingError,
-    HopelessDeadlineError,
-    OverloadedError,
 )
 from service.fitting import Fitting
 from service.forecast import Forecast
@@ -74,7 +73,7 @@ class Scheduler:
             self._waiting, self._forecast, max_run_tokens=max_run_tokens, max_wait=max_wait
         )
         self._lock = threading.Condition()
-        self._open: set[Ticket] = set()
+        self._callers = Callers(self._forecast, metrics)
         self._closing = False
         self.num_runs = self._num_running = 0
         self._num_working = len(engines)
@@ -160,9 +159,9 @@ class Scheduler:
         except TimeoutError:
             raise DeadlinePassedError(ticket.stage) from None
         finally:
-            self._open.discard(ticket)
             if ticket.missing:
                 self._leave(ticket)
+            self._callers.went(ticket)
         outcome = ticket.outcome()
         self._metrics.queue.observe(outcome.queue_seconds)
         return outcome
@@ -181,9 +180,7 @@ class Scheduler:
                 await self._all_ended.wait()
         except TimeoutError:
             log.error("An engine is still running after %.1f s; giving it up", timeout)
-        for ticket in self._open:
-            if not ticket.future.done():
-                ticket.future.set_exception(DrainingError())
+        self._callers.dismiss()
         return self._all_ended.is_set()
 
     def _admit(
@@ -206,12 +203,11 @@ class Scheduler:
                 self._lock.notify(len(encodings))
         if refusal is not None:
             self._refuse(refusal, "tokenized")
-        self._open.add(ticket)
+        self._callers.came(ticket)
         return ticket
 
     def _refuse(self, refusal: HeedfulError, stage: str) -> NoReturn:
-        if not isinstance(refusal, OverloadedError):
-            self._metrics.departed.labels(stage).inc()
+        self._callers.refused(refusal, stage)
         raise refusal
 
     def _leave(self, ticket: Ticket) -> None:
@@ -220,12 +216,6 @@ class Scheduler:
             for text in ticket.texts:
                 if text in self._waiting:
                     self._waiting.remove(text)
-        in_vain = zip(ticket.texts, ticket.results, strict=True)
-        self._metrics.wasted_tokens.inc(sum(text.num_tokens for text, done in in_vain if done))
-        if ticket.future.cancelled():
-            self._metrics.departed.labels(ticket.stage).inc()
-        elif ticket.future.done():
-            ticket.future.exception()  # a caller that left just now will not look at it
 
     def _work(self, engine: int, backend: Backend) -> None:
         """An engine's thread: runs until the scheduler closes and nothing waits."""
@@ -246,7 +236,7 @@ class Scheduler:
                     continue
                 formed = self._forming.take(now)
                 if formed.hopeless:
-                    self._post(self._give_up, formed.hopeless, now)
+                    self._post(self._callers.give_up, formed.hopeless, now)
                 if formed.texts:
                     self._begin(engine, formed.texts, now)
                     return formed.texts
@@ -260,15 +250,6 @@ class Scheduler:
             text.started = True
         self._num_running += len(texts)
         self._forecast.began(engine, work_of(texts), texts[0].with_attention, now)
-
-    def _give_up(self, texts: list[Text], now: float) -> None:
-        """Tells callers that they would be answered too late."""
-        for text in texts:
-            ticket = text.ticket
-            if not ticket.future.done():
-                needed = self._forecast.seconds(work_of([text]), text.with_attention)
-                ticket.future.set_exception(HopelessDeadlineError(needed, ticket.deadline - now))
-                self._metrics.departed.labels("queued").inc()
 
     def _report(self, run: Run) -> None:
         with self._lock:
@@ -288,10 +269,7 @@ class Scheduler:
 
     def _settle(self, run: Run) -> None:
         self.num_runs += 1
-        for text, result in zip(run.texts, run.results, strict=True):
-            if text.ticket.future.done():
-                self._metrics.wasted_tokens.inc(text.num_tokens)
-            text.ticket.receive(text, result, run.start, run.end)
+        self._callers.tell(run)
 
     def _ended(self) -> None:
         self._num_working -= 1
