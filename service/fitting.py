@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from model.errors import HeedfulError
@@ -54,9 +54,10 @@ class Fitting:
             Exception: whatever the engine raises that has nothing to do with its device.
         """
         run = FittedRun([None] * len(texts))
-        parts = list(self._parts(texts, selections is not None))[::-1]
-        while parts:
-            part = parts.pop()
+        kind = selections is not None
+        left = list(range(len(texts)))
+        while left:
+            part = self._first_part(left, texts, kind)
             chosen = [texts[index] for index in part]
             asked = None if selections is None else [selections[index] for index in part]
             # The error is gone by now, and with it the memory that its frames held.
@@ -67,15 +68,15 @@ class Fitting:
                 for index, result in zip(part, outcome.results, strict=True):
                     run.results[index] = result
             elif outcome == "memory" and len(part) > 1:
-                self._learn(sum(map(len, chosen)), selections is not None)
-                middle = len(part) // 2
-                parts += [part[middle:], part[:middle]]
+                self._learn(sum(map(len, chosen)), kind)
+                continue  # with fewer of them
             else:
                 for index in part:
                     lost = outcome == "lost"
                     run.results[index] = (
                         DeviceLostError() if lost else DeviceMemoryError(len(texts[index]))
                     )
+            del left[: len(part)]
         return run
 
     def _try(
@@ -112,14 +113,13 @@ class Fitting:
             kind = "with attention " if with_attention else ""
             log.warning("runs %sare of at most %d tokens from now on", kind, allowed)
 
-    def _parts(self, texts: Sequence[Sequence[int]], with_attention: bool) -> Iterator[list[int]]:
-        """Indices of texts that fit together, in order; one that is too long is alone."""
-        part: list[int] = []
+    def _first_part(
+        self, left: list[int], texts: Sequence[Sequence[int]], with_attention: bool
+    ) -> list[int]:
+        """Of indices the first that fit together; at least one, however long its text is."""
         tokens = 0
-        for index, text in enumerate(texts):
-            if part and tokens + len(text) > self._max_tokens[with_attention]:
-                yield part
-                part, tokens = [], 0
-            part.append(index)
-            tokens += len(text)
-        yield part
+        for place, index in enumerate(left):
+            tokens += len(texts[index])
+            if place and tokens > self._max_tokens[with_attention]:
+                return left[:place]
+        return list(left)
