@@ -13,7 +13,7 @@ PEERS := $(addprefix build/peers/,$(addsuffix /.installed,tritonclient kserve pe
 .PHONY: help demo test lint types tests peers browser proto bench accuracy soak format clean
 
 help:
-	@echo "make demo      train, export, serve, ask and draw, in about four minutes"
+	@echo "make demo      train, export, serve, ask and draw, in one to four minutes"
 	@echo "make test      lint, types and tests"
 	@echo "make peers     other people's clients and tools, which make test runs against a server"
 	@echo "make bench     what is fast and how fast, as ratios from one run"

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from export.accuracy import Quantization
 from export.bundle import export_bundle
 from model.bundle import Bundle
 from model.config import PRESETS, EncoderConfig
@@ -16,16 +17,25 @@ from model.tokenizer import train_tokenizer
 from model.weights import write_bundle
 
 VOCAB_SIZE = 8000
+SIZES: dict[str, tuple[str, dict[str, Any]]] = {
+    "minilm": (
+        "base",
+        {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536},
+    ),
+    **{preset: (preset, {}) for preset in PRESETS},
+}
 
 
 @contextmanager
-def random_bundle(preset: str, **changes: Any) -> Iterator[Bundle]:
-    """An exported bundle of a preset's sizes, for as long as it is needed."""
+def random_bundle(size: str, *, int8: bool = False) -> Iterator[Bundle]:
+    """An exported bundle of a preset's sizes, or MiniLM's, for as long as it is needed."""
     torch.manual_seed(0)
+    preset, changes = SIZES[size]
+    quantization = Quantization(measured_on=None, force=True) if int8 else None
     config = {"vocab_size": VOCAB_SIZE, "num_labels": 2, **PRESETS[preset], **changes}
     encoder = EncoderClassifier(EncoderConfig(**config)).eval()
     tokenizer = train_tokenizer(["words of no meaning"], "wordpiece", 100)
     with tempfile.TemporaryDirectory() as folder:
-        source, output = Path(folder) / preset, Path(folder) / f"{preset}-onnx"
-        write_bundle(source, encoder, tokenizer, name=preset, labels=["no", "yes"])
-        yield export_bundle(source, output)
+        source, output = Path(folder) / size, Path(folder) / f"{size}-onnx"
+        write_bundle(source, encoder, tokenizer, name=size, labels=["no", "yes"])
+        yield export_bundle(source, output, quantization=quantization)

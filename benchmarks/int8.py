@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -31,13 +30,6 @@ from model.packing import PackedRows, pack
 from service.backends import Backend, FloatArray
 from service.backends.loading import load_backend
 
-SIZES: dict[str, tuple[str, dict[str, Any]]] = {
-    "minilm": (
-        "base",
-        {"hidden_size": 384, "num_attention_heads": 12, "intermediate_size": 1536},
-    ),
-    **{preset: (preset, {}) for preset in ("tiny", "small", "base")},
-}
 OURS, DYNAMIC, FLOAT32 = "int8 per token", "int8 of ONNX Runtime", "float32"
 NUM_TEXTS, ROUNDS = 120, 7
 # Share, median tokens and spread of each kind of text.
@@ -66,8 +58,7 @@ WAYS: dict[str, Callable[[Texts], list[PackedRows]]] = {"one by one": one_by_one
 @contextmanager
 def engines(size: str) -> Iterator[dict[str, Backend]]:
     """The same weights three times, each behind the backend that serves them."""
-    preset, changes = SIZES[size]
-    with random_bundle(preset, **changes) as float32, tempfile.TemporaryDirectory() as folder:
+    with random_bundle(size) as float32, tempfile.TemporaryDirectory() as folder:
         quantization = Quantization(measured_on=None, force=True)
         int8 = export_bundle(float32.path, Path(folder) / "int8", quantization=quantization)
         dynamic = dynamic_int8(float32, Path(folder))

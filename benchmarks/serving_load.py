@@ -19,13 +19,16 @@ import numpy as np
 from heedful.v1 import classifier_pb2 as pb
 
 CLASSIFY = "/heedful.v1.Classifier/Classify"
-WARM_UP_SECONDS = 0.5
+WARM_UP_SECONDS = 1.0
 BACK_OFF_SECONDS = 0.1
 
 
 @dataclass(kw_only=True)
 class Answers:
-    """Seconds that answers, refusals and late ones took; answers are counted from the first on."""
+    """Seconds that answers, refusals and late ones took, of those that ended between two times."""
+
+    begin: float
+    end: float
 
     in_time: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
@@ -58,19 +61,18 @@ class Closed:
 
     async def run(self, lines: list[str]) -> dict[str, float]:
         requests = itertools.cycle(messages(lines, self.texts))
-        answers = Answers()
         async with grpc.aio.insecure_channel(self.address) as channel:
             call = channel.unary_unary(CLASSIFY)
             begin = time.perf_counter() + WARM_UP_SECONDS
-            end = begin + self.seconds
+            answers = Answers(begin=begin, end=begin + self.seconds)
 
             async def caller() -> None:
-                while time.perf_counter() < end:
-                    if not await ask(call, next(requests), self.deadline, answers, begin):
+                while time.perf_counter() < answers.end:
+                    if not await ask(call, next(requests), self.deadline, answers):
                         await asyncio.sleep(BACK_OFF_SECONDS)
 
             await asyncio.gather(*(caller() for _ in range(self.in_flight)))
-            return answers.figures(time.perf_counter() - begin, self.texts)
+            return answers.figures(self.seconds, self.texts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,39 +86,41 @@ class Open:
 
     async def run(self, lines: list[str]) -> dict[str, float]:
         requests = itertools.cycle(messages(lines, 1))
-        answers, arrivals = Answers(), random.Random(0)  # noqa: S311 - reproducible, not secret
+        arrivals = random.Random(0)  # noqa: S311 - reproducible, not secret
         async with grpc.aio.insecure_channel(self.address) as channel:
             call = channel.unary_unary(CLASSIFY)
             at = time.perf_counter()
             begin = at + WARM_UP_SECONDS
+            answers = Answers(begin=begin, end=begin + self.seconds)
             tasks = []
-            while at < begin + self.seconds:
+            while at < answers.end:
                 at += arrivals.expovariate(self.rate)
                 await asyncio.sleep(max(0.0, at - time.perf_counter()))
-                asking = ask(call, next(requests), self.deadline, answers, begin)
+                asking = ask(call, next(requests), self.deadline, answers)
                 tasks.append(asyncio.create_task(asking))
             await asyncio.gather(*tasks)
         return answers.figures(self.seconds)
 
 
-async def ask(call: Any, request: bytes, deadline: float, answers: Answers, begin: float) -> bool:
-    """Whether it was answered in time; what began before `begin` is only counted as an answer."""
+async def ask(call: Any, request: bytes, deadline: float, answers: Answers) -> bool:
+    """Whether it was answered in time."""
     start = time.perf_counter()
     try:
         await call(request, timeout=deadline)
+        answered = True
     except grpc.aio.AioRpcError:
-        took = time.perf_counter() - start
-        if start >= begin:
-            # What comes near the deadline is no refusal, whatever the server calls it.
-            if took < 0.9 * deadline:
-                answers.refused.append(took)
-            else:
-                answers.late += 1
-        return False
-    answers.all += 1
-    if start >= begin:
-        answers.in_time.append(time.perf_counter() - start)
-    return True
+        answered = False
+    end = time.perf_counter()
+    answers.all += answered
+    if answers.begin <= end <= answers.end:
+        # What comes near the deadline is no refusal, whatever the server calls it.
+        if answered:
+            answers.in_time.append(end - start)
+        elif end - start < 0.9 * deadline:
+            answers.refused.append(end - start)
+        else:
+            answers.late += 1
+    return answered
 
 
 def messages(lines: list[str], size: int) -> list[bytes]:

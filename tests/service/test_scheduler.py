@@ -1,6 +1,9 @@
 """The scheduler with an engine that can be stopped, broken and counted."""
 
 import asyncio
+import os
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -89,6 +92,24 @@ async def test_a_request_may_be_spread_over_runs_and_engines() -> None:
         outcome = await scheduler.classify([[number] * 6 for number in range(1, 9)])
     assert logits_of(outcome)[:, 2].tolist() == list(range(1, 9))
     assert sum(len(engine.runs) for engine in engines) == 8
+
+
+class NiceEngine(NumpyEngine):
+    """Notes how its thread stands with the system."""
+
+    niceness = 0
+
+    def run(self, rows):
+        self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        return super().run(rows)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness per thread")
+async def test_engines_step_back_behind_the_event_loop() -> None:
+    engine = NiceEngine()
+    async with scheduling(engine) as scheduler:
+        await scheduler.classify([[1, 2, 3]])
+    assert engine.niceness > os.getpriority(os.PRIO_PROCESS, 0)
 
 
 async def test_a_full_queue_refuses_at_once_and_says_when_to_come_back() -> None:
