@@ -172,8 +172,8 @@ def overload(servers: Servers, texts: list[str], seconds: float) -> None:
                 f"  {name}, {times:g} x: in time {figures['per_second']:,.0f}/s "
                 f"({figures['per_second'] / peak:.0%} of the best so far), "
                 f"p99 {figures['p99_ms']:.0f} ms, late {figures['late_per_second']:,.0f}/s, "
-                f"refused {figures['refused_per_second']:,.0f}/s in p50 {figures['refusal_p50_ms']:.1f} "
-                f"and p95 {figures['refusal_p95_ms']:.1f} ms"
+                f"refused {figures['refused_per_second']:,.0f}/s in p50 "
+                f"{figures['refusal_p50_ms']:.1f} and p95 {figures['refusal_p95_ms']:.1f} ms"
             )
         # Before the next server: a rival goes on computing for callers that have left.
         load = {"in_flight": 256, "deadline": DEADLINE, "seconds": 2 * seconds}
