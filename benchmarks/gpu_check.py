@@ -26,8 +26,8 @@ from service.backends import Backend, FloatArray
 from service.backends.device import CPU
 from service.backends.loading import BFLOAT16_TOLERANCE, BackendKind, check_golden, load_backend
 from service.config import ServerConfig
-from service.fitting import Fitting
 from service.metrics import Metrics
+from service.scheduling.fitting import Fitting
 from service.server import Server
 
 NO_GPU = 2

@@ -18,7 +18,7 @@ from model.bundle import Bundle, load_bundle
 from model.packing import pack
 from service.backends.loading import load_backend
 from service.quota import usable_cpus
-from service.scores import softmax
+from service.request.scores import softmax
 
 MAX_BATCH, WAIT_SECONDS = 32, 0.003
 WORKERS = 64

@@ -20,11 +20,11 @@ from benchmarks.serving_overhead import WORDS, loaded, serving, started
 from model.bundle import Bundle
 from model.packing import pack
 from service.config import ServerConfig
-from service.instances import CPU_RUN_TOKENS, load_instances
 from service.quota import usable_cpus
-from service.serving import load_engine
+from service.scheduling.waiting import LENGTH_STEP
 from service.tuning import made_up_lengths
-from service.waiting import LENGTH_STEP
+from service.versions.instances import CPU_RUN_TOKENS, load_instances
+from service.versions.serving import load_engine
 
 ROUNDS, NUM_TEXTS = 3, 640
 RIVALS = ("padded", "threads")

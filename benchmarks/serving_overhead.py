@@ -21,10 +21,10 @@ from benchmarks.lengths import long_tailed
 from model.bundle import Bundle
 from model.packing import pack
 from service.config import ServerConfig
-from service.instances import CPU_RUN_TOKENS
 from service.quota import usable_cpus
+from service.scheduling.waiting import LENGTH_STEP
 from service.server import load_engine
-from service.waiting import LENGTH_STEP
+from service.versions.instances import CPU_RUN_TOKENS
 
 ROUNDS, SECONDS, NUM_TEXTS = 5, 3.0, 400
 WORDS = ["words", "of", "no", "meaning"]

@@ -1,1 +1,1 @@
-"""The gRPC server: servicer, scheduler, backends, metrics, health."""
+"""The gRPC server; docs/architecture.md shows its rooms."""

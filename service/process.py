@@ -9,7 +9,7 @@ from pathlib import Path
 from model.bundle import Bundle, load_bundle
 from service.config import ServerConfig
 from service.server import Server
-from service.serving import Loader, load_engine
+from service.versions.serving import Loader, load_engine
 
 log = logging.getLogger(__name__)
 

@@ -16,22 +16,22 @@ from contextlib import suppress
 from typing import NoReturn
 
 from model.errors import HeedfulError
-from service.admission import Admission
-from service.attention import AttentionSelection
 from service.backends import Backend
-from service.callers import Callers
 from service.errors import (
     DeadlinePassedError,
     DrainingError,
 )
-from service.fitting import Fitting
-from service.forecast import Forecast
-from service.forming import Forming
 from service.metrics import Metrics
-from service.prediction import RunCost
-from service.runs import Run, run_timed
-from service.tickets import Outcome, Text, Ticket, open_ticket, work_of
-from service.waiting import WaitingTexts
+from service.request.attention import AttentionSelection
+from service.scheduling.admission import Admission
+from service.scheduling.callers import Callers
+from service.scheduling.fitting import Fitting
+from service.scheduling.forecast import Forecast
+from service.scheduling.forming import Forming
+from service.scheduling.prediction import RunCost
+from service.scheduling.runs import Run, run_timed
+from service.scheduling.tickets import Outcome, Text, Ticket, open_ticket, work_of
+from service.scheduling.waiting import WaitingTexts
 
 log = logging.getLogger(__name__)
 

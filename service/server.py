@@ -13,25 +13,25 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 
 from model.bundle import Bundle
 from model.errors import SetupError
-from service.admin import ADMIN_SERVICE, Administration
-from service.border import SERVICE, Border
-from service.cache import AnswerCache
 from service.config import ServerConfig
-from service.folders import Source
-from service.health import Health
 from service.metrics import Metrics
-from service.models import Models
+from service.network.border import SERVICE, Border
+from service.network.health import Health
+from service.network.reflecting import Reflection
+from service.network.transport import Transport
 from service.oip.methods import SERVICE as OIP_SERVICE
 from service.oip.methods import OpenInference
 from service.quota import usable_cpus
-from service.reflecting import Reflection
-from service.repository import Repository
-from service.reserve import Reserve
+from service.request.cache import AnswerCache
+from service.request.reserve import Reserve
 from service.scraping import MetricsServer
-from service.serving import Loader, load_engine
-from service.transport import Transport
-from service.watchdog import Watchdog
-from service.watching import FolderWatch
+from service.versions.admin import ADMIN_SERVICE, Administration
+from service.versions.folders import Source
+from service.versions.models import Models
+from service.versions.repository import Repository
+from service.versions.serving import Loader, load_engine
+from service.versions.watchdog import Watchdog
+from service.versions.watching import FolderWatch
 
 log = logging.getLogger(__name__)
 

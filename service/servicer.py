@@ -10,21 +10,21 @@ from heedful.v1 import classifier_pb2 as pb
 from model.bundle import Bundle
 from model.errors import InvalidInputError
 from model.tokenizer import Encoding, Truncation
-from service import answers
-from service.asking import Asking
-from service.attention import AttentionSelection
 from service.backends import Backend
-from service.cache import AnswerShelf
 from service.config import ServerConfig
 from service.errors import AttentionTooLargeError, UnsupportedError
 from service.metrics import Metrics
-from service.questions import Question, Reader, Source
-from service.reserve import Reserve
+from service.request import answers
+from service.request.asking import Asking
+from service.request.attention import AttentionSelection
+from service.request.cache import AnswerShelf
+from service.request.questions import Question, Reader, Source
+from service.request.reserve import Reserve
+from service.request.scores import LabelScorer
+from service.request.tokenizing import Tokenizing
 from service.scheduler import Scheduler
-from service.scores import LabelScorer
+from service.scheduling.tickets import Outcome
 from service.statistics import Statistics
-from service.tickets import Outcome
-from service.tokenizing import Tokenizing
 
 # More token messages than this are built in a thread (about 1 ms of work).
 INLINE_TOKENS = 500

@@ -10,11 +10,11 @@ import numpy as np
 
 from model.bundle import Bundle
 from service.config import ServerConfig
-from service.instances import load_instances
 from service.metrics import Metrics
 from service.scheduler import Scheduler
-from service.serving import load_engine
-from service.warmup import warm_up
+from service.versions.instances import load_instances
+from service.versions.serving import load_engine
+from service.versions.warmup import warm_up
 
 IN_FLIGHT = 64
 RUN_TOKENS = (64, 128, 256, 512)

@@ -17,7 +17,7 @@ from model.tokenizer import train_tokenizer
 from model.weights import write_bundle
 from service.config import ServerConfig
 from service.server import Server
-from service.serving import load_engine
+from service.versions.serving import load_engine
 
 SENTENCES = [
     "A film that warms the heart, slowly and for good.",

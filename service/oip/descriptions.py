@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from heedful.oip import open_inference_pb2 as oip
 from model.bundle import Bundle
-from service.models import ServedModel
 from service.oip.requests import ATTENTIONS, LABELS, LOGITS, PROBABILITIES, TEXT, TOKEN_IDS
+from service.versions.models import ServedModel
 
 ANY = -1
 DATA_TYPES = {"BYTES": oip.TYPE_STRING, "INT64": oip.TYPE_INT64, "FP32": oip.TYPE_FP32}

@@ -9,20 +9,20 @@ from google.protobuf.message import Message
 
 from heedful.oip import open_inference_pb2 as oip
 from model.errors import HeedfulError
-from service.border import SERVICE as CLASSIFIER
-from service.border import Border, Method
 from service.config import ServerConfig
 from service.errors import AdminOffError
-from service.health import Health
+from service.network.border import SERVICE as CLASSIFIER
+from service.network.border import Border, Method
+from service.network.health import Health
+from service.network.streams import StreamContext
 from service.oip.descriptions import model_config, model_metadata
 from service.oip.parameters import refuse_unknown
 from service.oip.replies import fill_response
 from service.oip.requests import read_request, timeout_seconds
 from service.oip.statistics import model_statistics
 from service.oip.stream import serve_stream
-from service.repository import Repository, State
 from service.servicer import Call
-from service.streams import StreamContext
+from service.versions.repository import Repository, State
 
 SERVICE = oip.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 # By the names that clients look for.

@@ -19,8 +19,8 @@ from service.oip.requests import (
     InferQuestion,
 )
 from service.oip.tensors import OutputTensor, add_output
-from service.running import TextResult
-from service.scores import LabelScore, LabelScorer
+from service.request.scores import LabelScore, LabelScorer
+from service.scheduling.running import TextResult
 from service.servicer import Computed
 
 LOST_TOKENS, CACHED = "lost_tokens", "cached"

@@ -12,11 +12,11 @@ from heedful.oip import open_inference_pb2 as oip
 from model.bundle import Bundle
 from model.errors import InvalidInputError
 from model.tokenizer import Truncation
-from service.attention import AttentionSelection
 from service.errors import quoted
 from service.oip.parameters import refuse_unknown, whole_number, word
 from service.oip.tensors import InputTensor, is_typed, read_inputs
-from service.questions import Question, Reader, Source
+from service.request.attention import AttentionSelection
+from service.request.questions import Question, Reader, Source
 
 TEXT, TOKEN_IDS = "text", "input_ids"
 LOGITS, PROBABILITIES, LABELS, ATTENTIONS = "logits", "probabilities", "labels", "attentions"

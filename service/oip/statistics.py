@@ -1,8 +1,8 @@
 """A model's counts and times in the protocol's words."""
 
 from heedful.oip import open_inference_pb2 as oip
-from service.models import ServedModel
 from service.statistics import Duration
+from service.versions.models import ServedModel
 
 
 def model_statistics(served: ServedModel) -> oip.ModelStatistics:

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from heedful.oip import open_inference_pb2 as oip
 from model.errors import HeedfulError, InvalidInputError
 from service.errors import DrainingError
+from service.network.streams import StreamContext
 from service.servicer import Call
-from service.streams import StreamContext
 
 # Clients of Triton that wait for several answers to a request look for this on the last.
 FINAL = "triton_final_response"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import gpu_check
-from tests.service.test_devices import without_cuda
+from tests.service.backends.test_devices import without_cuda
 
 
 @without_cuda

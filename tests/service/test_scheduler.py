@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.attention import AttentionSelection
 from service.errors import (
     DeadlinePassedError,
     DrainingError,
@@ -21,6 +20,7 @@ from service.errors import (
     OverloadedError,
 )
 from service.metrics import Metrics
+from service.request.attention import AttentionSelection
 from service.scheduler import Scheduler
 from tests.service.engines import (
     MISCOUNTS,

@@ -7,7 +7,7 @@ from heedful.v1 import classifier_pb2 as pb
 from model.encoder import EncoderClassifier
 from model.packing import pack, unpack_attentions
 from model.weights import as_tensors
-from service.scores import softmax
+from service.request.scores import softmax
 from tests.conftest import LABELS, SENTENCES
 
 ENCODINGS = {

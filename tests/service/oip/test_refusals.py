@@ -11,8 +11,8 @@ from heedful.oip import open_inference_pb2 as oip
 from heedful.oip.open_inference_pb2_grpc import GRPCInferenceServiceStub
 from tests.service.calls import TIMEOUT, refusal_of
 from tests.service.engines import NOT_A_NUMBER, hold
+from tests.service.network.test_status import grpc_completed
 from tests.service.oip.calls import Peer, raw_ids, raw_texts, tensors
-from tests.service.test_status import grpc_completed
 
 
 def raw(data: bytes, shape, *, name="text", datatype="BYTES") -> oip.ModelInferRequest:

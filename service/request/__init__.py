@@ -1,0 +1,1 @@
+"""What a request says and what is answered: reading, tokenizing, scores, attention, the cache."""

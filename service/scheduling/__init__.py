@@ -1,0 +1,1 @@
+"""What the scheduler is made of: admission, forecasts, forming runs, running them."""

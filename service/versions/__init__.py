@@ -1,0 +1,1 @@
+"""Models and their versions: loaded beside each other, warmed up, watched, drained."""
