@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from heedful import Client, HeedfulError, Tls, UnauthenticatedError, UnavailableError
+from heedful.admin import CHANGE_SECONDS
 from heedful.connection import DEFAULT_TARGET
 from heedful.identity import read_token
 
@@ -37,24 +38,17 @@ def identity_option(flag: str, text: str, **options: Any) -> Callable[[Command],
     )
 
 
-OPTIONS = (
-    click.option(
-        "--target",
-        metavar="HOST:PORT",
-        default=DEFAULT_TARGET,
-        envvar="HEEDFUL_TARGET",
-        show_default=True,
-        show_envvar=True,
-        help="The server to ask.",
-    ),
-    click.option(
-        "--timeout",
-        metavar="SECONDS",
-        type=click.FloatRange(min=0, min_open=True),
-        default=10.0,
-        show_default=True,
-        help="How long one answer may take.",
-    ),
+ANSWER_SECONDS = 10.0
+TARGET = click.option(
+    "--target",
+    metavar="HOST:PORT",
+    default=DEFAULT_TARGET,
+    envvar="HEEDFUL_TARGET",
+    show_default=True,
+    show_envvar=True,
+    help="The server to ask.",
+)
+IDENTITY = (
     identity_option("--tls", "Speak TLS; each of the next three implies it.", is_flag=True),
     identity_option("--ca-cert", "PEM certificates: who may have signed the server's."),
     identity_option("--client-cert", "Our own PEM certificate, for a server that asks for one."),
@@ -73,7 +67,24 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for 
 
 def server_options(command: Command) -> Command:
     """Adds --target, --timeout and who we are to a command."""
-    for option in reversed(OPTIONS):
+    return _with_options(command, "How long one answer may take.", ANSWER_SECONDS)
+
+
+def changing_options(command: Command) -> Command:
+    """The same for a command that changes what is served, with more time."""
+    return _with_options(command, "How long to wait; the server goes on after it.", CHANGE_SECONDS)
+
+
+def _with_options(command: Command, patience: str, seconds: float) -> Command:
+    timeout = click.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=click.FloatRange(min=0, min_open=True),
+        default=seconds,
+        show_default=True,
+        help=patience,
+    )
+    for option in reversed((TARGET, timeout, *IDENTITY)):
         command = option(command)
     return command
 

@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError:
     sys.exit("The heedful command needs click: pip install 'heedful[serve]'")
 
-COMMANDS = ("train", "evaluate", "export", "tune", "serve", "classify", "attend", "info")
+COMMANDS = ("train", "evaluate", "export", "tune", "serve", "classify", "attend", "info", "models")
 
 
 class LazyCommands(click.Group):

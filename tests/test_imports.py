@@ -16,7 +16,7 @@ ALLOWED = {
     "service": {"model", "heedful"},
     "web": {"heedful"},
 }
-CLIENT_COMMANDS = {"classify.py", "attend.py"}
+CLIENT_COMMANDS = {"classify.py", "attend.py", "models.py"}
 
 
 def imports_of(path: Path) -> set[str]:
