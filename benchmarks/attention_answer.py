@@ -10,7 +10,8 @@ from collections.abc import Callable
 import grpc
 
 from benchmarks.bundles import random_bundle
-from benchmarks.serving_overhead import WORDS, serving
+from benchmarks.serving.servers import serving
+from benchmarks.serving.texts import WORDS
 from heedful.v1 import classifier_pb2 as pb
 from model.packing import pack
 from service.config import ServerConfig
@@ -32,11 +33,11 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     text = " ".join(WORDS[index % len(WORDS)] for index in range(NUM_TOKENS - 2))
-    with random_bundle("base") as bundle, serving(bundle) as (_, address):
+    with random_bundle("base") as bundle, serving(bundle) as server:
         rows = pack([bundle.text_encoder().encode(text).input_ids])
         engine = load_engine(bundle, ServerConfig())
         options = (("grpc.max_receive_message_length", -1),)
-        with grpc.insecure_channel(address, options) as channel:
+        with grpc.insecure_channel(server.address, options) as channel:
             call = channel.unary_unary("/heedful.v1.Classifier/Classify")
             requests = {
                 name: pb.ClassifyRequest(

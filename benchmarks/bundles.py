@@ -1,5 +1,7 @@
 """Bundles with random weights: as fast as trained ones, and made in seconds."""
 
+import json
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +12,7 @@ import torch
 
 from export.accuracy import Quantization
 from export.bundle import export_bundle
-from model.bundle import Bundle
+from model.bundle import ATTENTION_GRAPH, MANIFEST, Bundle, load_bundle
 from model.config import PRESETS, EncoderConfig
 from model.encoder import EncoderClassifier
 from model.tokenizer import train_tokenizer
@@ -39,3 +41,16 @@ def random_bundle(size: str, *, int8: bool = False) -> Iterator[Bundle]:
         source, output = Path(folder) / size, Path(folder) / f"{size}-onnx"
         write_bundle(source, encoder, tokenizer, name=size, labels=["no", "yes"])
         yield export_bundle(source, output, quantization=quantization)
+
+
+@contextmanager
+def without_attention(bundle: Bundle) -> Iterator[Bundle]:
+    """The same bundle as if attention had not been exported."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / bundle.path.name
+        shutil.copytree(bundle.path, path)
+        (path / ATTENTION_GRAPH).unlink()
+        manifest = json.loads((path / MANIFEST).read_text())
+        del manifest["files"][ATTENTION_GRAPH]
+        (path / MANIFEST).write_text(json.dumps(manifest))
+        yield load_bundle(path)

@@ -1,6 +1,6 @@
 """A client process: keeps requests in flight, or sends them at a rate, and says what came back.
 
-Run by serving.py and serving_overhead.py: python -m benchmarks.serving_load LOAD
+Run by servers.py: python -m benchmarks.serving.load LOAD
 where LOAD is JSON of one of the two classes, with the texts on stdin, one a line.
 """
 
@@ -21,6 +21,8 @@ from heedful.v1 import classifier_pb2 as pb
 CLASSIFY = "/heedful.v1.Classifier/Classify"
 WARM_UP_SECONDS = 1.0
 BACK_OFF_SECONDS = 0.1
+# Attention of 512 tokens is more than gRPC takes by default.
+OPTIONS = [("grpc.max_receive_message_length", -1)]
 
 
 @dataclass(kw_only=True)
@@ -51,28 +53,47 @@ class Answers:
 
 @dataclass(frozen=True, kw_only=True)
 class Closed:
-    """So many callers, each asking again when it is answered; refused, a little later."""
+    """So many callers, each asking again when it is answered; refused, a little later.
+
+    A share of the requests asks for the attention of one layer as uint8.
+    """
 
     address: str
     seconds: float
     in_flight: int
     texts: int = 1
     deadline: float = 60.0
+    attention: float = 0.0
+    layer: int = 0
 
     async def run(self, lines: list[str]) -> dict[str, float]:
-        requests = itertools.cycle(messages(lines, self.texts))
-        async with grpc.aio.insecure_channel(self.address) as channel:
+        plain = itertools.cycle(messages(lines, self.texts))
+        options = pb.AttentionOptions(
+            layers=[self.layer], encoding=pb.ATTENTION_ENCODING_UINT8_ROW_MAX
+        )
+        curious = itertools.cycle(messages(lines, self.texts, options))
+        chance = random.Random(0)  # noqa: S311 - reproducible, not secret
+        async with grpc.aio.insecure_channel(self.address, options=OPTIONS) as channel:
             call = channel.unary_unary(CLASSIFY)
             begin = time.perf_counter() + WARM_UP_SECONDS
-            answers = Answers(begin=begin, end=begin + self.seconds)
+            end = begin + self.seconds
+            answers, maps = Answers(begin=begin, end=end), Answers(begin=begin, end=end)
 
             async def caller() -> None:
-                while time.perf_counter() < answers.end:
-                    if not await ask(call, next(requests), self.deadline, answers):
+                while time.perf_counter() < end:
+                    requests, kind = plain, answers
+                    if chance.random() < self.attention:
+                        requests, kind = curious, maps
+                    if not await ask(call, next(requests), self.deadline, kind):
                         await asyncio.sleep(BACK_OFF_SECONDS)
 
             await asyncio.gather(*(caller() for _ in range(self.in_flight)))
-            return answers.figures(self.seconds, self.texts)
+        found = maps.figures(self.seconds, self.texts)
+        return answers.figures(self.seconds, self.texts) | {
+            "answers": float(self.texts * (answers.all + maps.all)),
+            "attention_per_second": found["per_second"],
+            "attention_p50_ms": found["p50_ms"],
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +144,14 @@ async def ask(call: Any, request: bytes, deadline: float, answers: Answers) -> b
     return answered
 
 
-def messages(lines: list[str], size: int) -> list[bytes]:
+def messages(
+    lines: list[str], size: int, attention: pb.AttentionOptions | None = None
+) -> list[bytes]:
     groups = [lines[at : at + size] for at in range(0, len(lines) - size + 1, size)]
     return [
-        pb.ClassifyRequest(inputs=[pb.Input(text=text) for text in group]).SerializeToString()
+        pb.ClassifyRequest(
+            inputs=[pb.Input(text=text) for text in group], attention=attention
+        ).SerializeToString()
         for group in groups
     ]
 

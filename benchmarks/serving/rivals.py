@@ -1,6 +1,6 @@
 """Two other ways to serve the same bundle, written plainly, over the same protocol and engine.
 
-Run by serving.py: python -m benchmarks.rivals {padded,threads} BUNDLE
+Run by __main__.py: python -m benchmarks.serving.rivals {padded,threads} BUNDLE
 """
 
 import asyncio

@@ -1,0 +1,1 @@
+"""The server against its own engine in process, against two rivals, and under overload."""
