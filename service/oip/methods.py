@@ -14,13 +14,13 @@ from service.errors import AdminOffError
 from service.network.border import SERVICE as CLASSIFIER
 from service.network.border import Border, Method
 from service.network.health import Health
-from service.network.streams import StreamContext
+from service.network.reading import StreamContext
 from service.oip.descriptions import model_config, model_metadata
 from service.oip.parameters import refuse_unknown
 from service.oip.replies import fill_response
 from service.oip.requests import read_request, timeout_seconds
 from service.oip.statistics import model_statistics
-from service.oip.stream import serve_stream
+from service.oip.stream import InferStream
 from service.servicer import Call
 from service.versions.repository import Repository, State
 
@@ -43,6 +43,7 @@ class OpenInference:
     def __init__(self, repository: Repository, health: Health, config: ServerConfig) -> None:
         self._repository, self._models, self._health = repository, repository.models, health
         self._max_inputs, self._may_change = config.max_inputs, config.allow_admin
+        self._max_stream_requests = config.max_stream_requests
 
     def handlers(self, border: Border) -> grpc.GenericRpcHandler:
         """What to add to a grpc.aio server; calls are counted and bounded as all others are."""
@@ -69,12 +70,13 @@ class OpenInference:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _serve_stream(self, border: Border, context: StreamContext) -> None:
-        await serve_stream(
+        await InferStream(
             context,
             partial(border.outcome, STREAM, self.model_infer),
             call_until=border.call_until,
             draining=border.drain_event,
-        )
+            max_requests=self._max_stream_requests,
+        ).serve()
 
     async def server_live(self, _: oip.ServerLiveRequest, __: Call) -> oip.ServerLiveResponse:
         return oip.ServerLiveResponse(live=True)

@@ -1,17 +1,18 @@
-"""One ModelStreamInfer call: requests are read and answered one after the other, in their order."""
+"""One ModelStreamInfer call: requests are computed side by side and answered in their order.
+
+The order is part of the protocol where models are not decoupled, which ours are not. tritonclient
+tells an error without the id of its request, so that callers have nothing but the order.
+"""
 
 import asyncio
-import math
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from heedful.oip import open_inference_pb2 as oip
 from model.errors import HeedfulError, InvalidInputError
-from service.errors import DrainingError
-from service.network.streams import StreamContext
+from service.network.reading import Requests, StreamContext
+from service.oip.requests import ATTENTIONS
 from service.servicer import Call
 
 # Clients of Triton that wait for several answers to a request look for this on the last.
@@ -20,48 +21,47 @@ FINAL = "triton_final_response"
 Answer = Callable[[oip.ModelInferRequest, Call], Awaitable[oip.ModelInferResponse | HeedfulError]]
 
 
-async def serve_stream(
-    context: StreamContext,
-    answer: Answer,
-    *,
-    call_until: Callable[[float], Call],
-    draining: asyncio.Event,
-) -> None:
-    """Returns when the caller has sent its last request and all are answered.
+class InferStream:
+    """Reads and computes ahead, but no more than max_requests whose answers are not written."""
 
-    The next request is read when the last answer is on the wire, so one caller holds no more than
-    one request and one answer here.
+    def __init__(
+        self,
+        context: StreamContext,
+        answer: Answer,
+        *,
+        call_until: Callable[[float], Call],
+        draining: asyncio.Event,
+        max_requests: int,
+    ) -> None:
+        self._context, self._answer, self._call_until = context, answer, call_until
+        self._requests = Requests(
+            context,
+            parse=_parsed,
+            respond=self._respond,
+            draining=draining,
+            max_requests=max_requests,
+        )
+        # Set when the last request that was read has its answer on the wire, or never will.
+        self._written = asyncio.Event()
+        self._written.set()
 
-    Raises:
-        DrainingError: the server is stopping, and what was read is answered.
-        InvalidInputError: bytes that are no request; those before them are answered.
-    """
-    remaining = context.time_remaining()
-    deadline = math.inf if remaining is None else time.monotonic() + remaining
-    stopping = asyncio.create_task(draining.wait())
-    try:
-        while (data := await _read(context, stopping)) is not None:
-            request, call = _parsed(data), call_until(deadline)
-            try:
-                message = _message(request, await answer(request, call))
-                await context.write(message.SerializeToString())
-            finally:
-                call.let_go()
-    finally:
-        stopping.cancel()
+    async def serve(self) -> None:
+        """Returns, and raises, as Requests.serve does."""
+        await self._requests.serve()
 
-
-async def _read(context: StreamContext, stopping: asyncio.Task[Any]) -> bytes | None:
-    """The next request's bytes, None after the last; ends with the server."""
-    reading = asyncio.ensure_future(context.read())
-    try:
-        await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not reading.done():
-            raise DrainingError
-        data = reading.result()
-        return data if isinstance(data, bytes) else None
-    finally:
-        reading.cancel()
+    async def _respond(self, request: oip.ModelInferRequest) -> None:
+        before, written = self._written, asyncio.Event()
+        self._written = written  # before the first await, since tasks begin in their order
+        call = self._call_until(self._requests.deadline)
+        attends = any(output.name == ATTENTIONS for output in request.outputs)
+        try:
+            async with self._requests.room(attention=attends):
+                message = _message(request, await self._answer(request, call))
+                await before.wait()
+                await self._context.write(message.SerializeToString())
+        finally:
+            written.set()
+            call.let_go()
 
 
 def _parsed(data: bytes) -> oip.ModelInferRequest:

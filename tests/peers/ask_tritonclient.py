@@ -86,6 +86,7 @@ def main(address: str) -> dict[str, Any]:
         "lost_tokens": truncated.get_response().parameters["lost_tokens"].string_param,
         "statistics": client.get_inference_statistics("tiny", as_json=True),
         "streamed": streamed(client),
+        "bulk": bulk(client),
         "statuses": {
             "unknown model": status_of(client, [both], model="other"),
             "unknown version": status_of(client, [both], model_version="9"),
@@ -115,6 +116,24 @@ def streamed(client: triton.InferenceServerClient) -> list[list[Any]]:
         else:
             seen.append(["", str(error), []])
     client.stop_stream()
+    return seen
+
+
+def bulk(client: triton.InferenceServerClient) -> list[list[Any]]:
+    """A hundred requests over one stream, sent without waiting: id and number of tokens of each."""
+    answers: queue.Queue[tuple[Any, Any]] = queue.Queue()
+    client.start_stream(lambda result, error: answers.put((result, error)))
+    outputs = [triton.InferRequestedOutput("logits"), triton.InferRequestedOutput("attentions")]
+    for number in range(100):
+        row = [[2, *[9] * (number % 7), 3]]
+        client.async_stream_infer("tiny", [ids_input(row)], request_id=str(number), outputs=outputs)
+    client.stop_stream()
+    seen: list[list[Any]] = []
+    while not answers.empty():
+        result, error = answers.get()
+        if error is not None:
+            raise error
+        seen.append([result.get_response().id, result.as_numpy("attentions").shape[-1]])
     return seen
 
 

@@ -90,6 +90,12 @@ def test_tritonclient_streams(server) -> None:
 
 
 @ONCE
+def test_tritonclients_stream_is_answered_in_its_order(server) -> None:
+    seen = ask("tritonclient", server.address)
+    assert seen["bulk"] == [[str(number), 2 + number % 7] for number in range(100)]
+
+
+@ONCE
 def test_tritonclient_sees_what_is_served(server) -> None:
     seen = ask("tritonclient", server.address)
     assert seen["server"]["name"] == "heedful"
@@ -142,6 +148,16 @@ def test_perf_analyzer_measures_a_server(described, tmp_path) -> None:
     done = run_perf_analyzer(tmp_path, server.address, "--concurrency-range", "2", "-b", "2")
     assert "Concurrency: 2, throughput:" in done.stdout
     assert ("Inference count:" in done.stdout) == has_statistics
+
+
+@ONCE
+def test_perf_analyzer_measures_streams(server, tmp_path) -> None:
+    done = run_perf_analyzer(
+        tmp_path, server.address, "--streaming", "--async", "--concurrency-range", "8", "-b", "2"
+    )
+    assert "Concurrency: 8, throughput:" in done.stdout
+    value = server.server.metrics.registry.get_sample_value
+    assert value("heedful_requests_total", {"method": "ModelStreamInfer", "code": "OK"}) > 20
 
 
 def run_perf_analyzer(
