@@ -52,8 +52,7 @@ class Forecast:
         """Seconds until the engines have done what they were given; 0 if one is idle."""
         if self.idle:
             return 0.0
-        running = sum(max(0.0, end - now) for end in self._ends.values())
-        return (self._queued() + running) / self._num_engines
+        return self._wait_behind(self._queued(), now)
 
     def until_answer(
         self, work: Work, num_texts: int, with_attention: bool, now: float
@@ -67,8 +66,10 @@ class Forecast:
         own = self.seconds(work, with_attention) / min(self._num_engines, num_texts)
         room = max(0, self._max_run_tokens - work[0])
         # Texts are answered when all of their run is; the other engines do not help there.
-        company = min(self._queued(), self._costs[False].seconds(room, 0))
-        return CAUTION * self.wait(now) + own + company * (1 - 1 / self._num_engines)
+        queued = self._queued()
+        company = min(queued, self._costs[False].seconds(room, 0))
+        wait = self._wait_behind(queued, now)
+        return CAUTION * wait + own + company * (1 - 1 / self._num_engines)
 
     def affordable_tokens(self, first: Work, with_attention: bool, seconds: float) -> int:
         """How long a run may be that begins with a text and must end within seconds."""
@@ -78,4 +79,10 @@ class Forecast:
         return max(first[0], int(seconds / per_token))
 
     def _queued(self) -> float:
-        return sum(self.seconds(self._queue.work(kind), kind) for kind in (False, True))
+        """Seconds of one engine that what waits would take."""
+        plain, curious = self._queue.work(False), self._queue.work(True)
+        return self.seconds(plain, False) + (self.seconds(curious, True) if curious[0] else 0.0)
+
+    def _wait_behind(self, queued: float, now: float) -> float:
+        running = sum(max(0.0, end - now) for end in self._ends.values())
+        return (queued + running) / self._num_engines
