@@ -5,9 +5,12 @@ import logging
 import os
 import signal
 from pathlib import Path
+from typing import NoReturn
 
 from model.bundle import Bundle, load_bundle
+from model.errors import HeedfulError
 from service.config import ServerConfig
+from service.memory import share_arenas
 from service.server import Server
 from service.versions.serving import Loader, load_engine
 
@@ -30,6 +33,7 @@ def run(config: ServerConfig, path: Path | None = None, load: Loader = load_engi
         BundleError: the bundle is not one, was changed, or does not load.
         SetupError: a port, device or package is not to be had.
     """
+    share_arenas()
     return asyncio.run(_serve(config, load_bundle(path) if path else None, load))
 
 
@@ -50,15 +54,24 @@ async def _serve(config: ServerConfig, bundle: Bundle | None, load: Loader) -> i
     except asyncio.CancelledError:
         log.info("stopped before the model was loaded")
         return 0
+    except HeedfulError as error:
+        if server.lost.is_set():
+            log.error("not started: %s", error)
+            _end_lost()
+        raise
     finally:
         stopped.cancel()
     finished = await server.stop()
     if server.lost.is_set():
-        log.error("stopped: the device is lost; exit code %d", LOST_EXIT_CODE)
-        logging.shutdown()
-        os._exit(LOST_EXIT_CODE)  # what is left in the device's memory cannot be freed in order
+        _end_lost()
     log.info("stopped; %s", "all that was accepted is answered" if finished else "not cleanly")
     return 0 if finished else 1
+
+
+def _end_lost() -> NoReturn:
+    log.error("stopped: the device is lost; exit code %d", LOST_EXIT_CODE)
+    logging.shutdown()
+    os._exit(LOST_EXIT_CODE)  # what is left in the device's memory cannot be freed in order
 
 
 def _on_signals(stopping: asyncio.Event) -> None:

@@ -80,6 +80,7 @@ class Server:
         self._executor = ThreadPoolExecutor(
             min(usable_cpus(), MAX_TOKENIZER_THREADS), thread_name_prefix="tokenizer"
         )
+        self.lost = asyncio.Event()
         self.repository = Repository(
             config,
             self.models,
@@ -88,9 +89,9 @@ class Server:
             executor=self._executor,
             metrics=self.metrics,
             changed=self._refresh,
+            lost=self.lost.set,
             cache=cache,
         )
-        self.lost = asyncio.Event()
         self._watchdog = Watchdog(
             self.models,
             stuck_seconds=config.stuck_seconds,

@@ -48,3 +48,9 @@ def device_failure(error: BaseException) -> Failure | None:
     # By name, so that a server without torch need not import it.
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__}
     return "memory" if ("torch", "OutOfMemoryError") in kinds else None
+
+
+def is_device_lost(error: BaseException) -> bool:
+    """Whether an error, or the one that it tells in our words, means "lost"."""
+    told = (error, error.__cause__)
+    return any(each is not None and device_failure(each) == "lost" for each in told)

@@ -8,7 +8,7 @@ import numpy as np
 from model.bundle import ATTENTION_GRAPH, CLASSIFY_GRAPH, GRAPH_WEIGHTS, Bundle
 from model.errors import BundleError, SetupError
 from model.packing import PackedRows, pack
-from model.processor import cuts_byte_sums
+from model.processor import SLOW_FUSIONS, cuts_byte_sums
 from service.backends import FloatArray
 from service.backends.cuda import (
     CUDA_PROVIDER,
@@ -54,7 +54,8 @@ class OnnxBackend:
 
         Raises:
             BundleError: the bundle has no graphs, or they do not load.
-            SetupError: no ONNX Runtime, or none for this device.
+            SetupError: no ONNX Runtime.
+            DeviceError: none for this device, or none that computes the bundle's precision there.
         """
         if threads < 1:
             raise ValueError(f"threads must be at least 1, got {threads}")
@@ -62,7 +63,7 @@ class OnnxBackend:
         self.precision: str = bundle.manifest.precision
         self.has_attention = ATTENTION_GRAPH in bundle.files
         if self.precision == "int8" and cuda_index(device) is not None:
-            raise SetupError(
+            raise DeviceError(
                 f"{bundle.path} is exported in int8, which ONNX Runtime computes on the CPU only: "
                 f"for {device} use an export with --precision float32"
             )
@@ -130,7 +131,11 @@ class OnnxBackend:
         try:
             # With its fallback it would try the CPU by itself, even in the middle of serving.
             session = onnxruntime.InferenceSession(
-                path, options, providers=[self._provider], enable_fallback=0
+                path,
+                options,
+                providers=[self._provider],
+                disabled_optimizers=() if on_cuda else SLOW_FUSIONS,
+                enable_fallback=0,
             )
         except Exception as error:  # its exceptions have no common base
             kind = DeviceError if on_cuda else BundleError

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from model.errors import BundleError, HeedfulError, InvalidInputError, SetupError
+from service.backends.failures import is_device_lost
 from service.config import ServerConfig
 from service.errors import DrainingError, LoadFailedError, NotFoundError
+from service.memory import give_back
 from service.metrics import Metrics
 from service.request.cache import AnswerCache
 from service.versions.folders import Look, Source, highest, named_source, scan
-from service.versions.memory import give_back
 from service.versions.models import OUTCOMES, Models, ServedModel
 from service.versions.serving import Loader, load_served
 
@@ -71,6 +72,7 @@ class Repository:
         executor: ThreadPoolExecutor,
         metrics: Metrics,
         changed: Callable[[], None],
+        lost: Callable[[], None] = lambda: None,
         cache: AnswerCache | None = None,
     ) -> None:
         """Takes what was named at the start; nothing is loaded yet.
@@ -78,10 +80,12 @@ class Repository:
         Args:
             given: bundles beside those that the settings name.
             changed: called after every change of what is served.
+            lost: called when a version's first runs have cost the process its device.
         """
         self.models = models
         self._config, self._load_engine = config, load
         self._executor, self._metrics, self._changed = executor, metrics, changed
+        self._lost = lost
         self._cache = cache
         self._given = [*map(named_source, config.model), *given]
         self._folder = Path(config.models) if config.models else None
@@ -271,6 +275,8 @@ class Repository:
             self._metrics.model_loads.labels(key[0], "failed").inc()
             if told:
                 log.error("model %s, version %s, was not loaded: %s", *key, reason)
+            if is_device_lost(error):
+                self._lost()  # with it, all versions that use it
             raise
         finally:
             self._loading.discard(key)

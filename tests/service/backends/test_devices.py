@@ -1,5 +1,6 @@
 """CUDA that is not there, a device that fails for good, and what of CUDA runs on a CPU too."""
 
+import asyncio
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from service.backends.device import DeviceError
 from service.backends.loading import BFLOAT16_TOLERANCE
 from service.backends.torch_backend import Network
 from service.config import ServerConfig
+from service.errors import LoadFailedError
 from service.versions.instances import plan_run_tokens
 from service.versions.serving import _warm_up_fitting
 from tests.service.calls import TIMEOUT, refusal_of, texts
@@ -39,10 +41,10 @@ from pathlib import Path
 import logging
 from service.config import ServerConfig
 from service.process import run
-from tests.service.backends.test_devices import FailingEngine
+from tests.service.backends import test_devices
 
 def load(bundle, config):
-    return FailingEngine(bundle)
+    return getattr(test_devices, sys.argv[2])(bundle)
 
 logging.basicConfig(level="INFO", stream=sys.stderr)
 config = ServerConfig(port=0, metrics_port=0, instances=1, threads=1, drain_delay=60)
@@ -59,6 +61,13 @@ class FailingEngine(GoldenEngine):
         if not is_warm_up and self.runs[-1] != [tuple(self._golden.input_ids)]:
             raise RuntimeError(ORT_LOST)
         return logits
+
+
+class StillbornEngine(GoldenEngine):
+    """Loses its device in the first run of all."""
+
+    def run(self, rows):
+        raise RuntimeError(ORT_LOST)
 
 
 class RoomyEngine(GoldenEngine):
@@ -96,6 +105,19 @@ def test_where_it_is_allowed_the_cpu_serves_and_says_so(
     assert [sample.labels["device"] for sample in info.samples] == ["cpu"]
 
 
+def test_where_it_is_allowed_the_cpu_serves_int8_and_says_so(
+    start_server, int8_bundle, caplog
+) -> None:
+    with pytest.raises(DeviceError, match="computes on the CPU only"):
+        start_server(int8_bundle, device="cuda")
+    with caplog.at_level("WARNING"):
+        server = start_server(int8_bundle, device="cuda", allow_cpu=True)
+    assert "--allow-cpu permits" in caplog.text
+    with grpc.insecure_channel(server.address) as channel:
+        answer = ClassifierStub(channel).GetModel(pb.GetModelRequest(), timeout=TIMEOUT)
+    assert (answer.device, answer.precision) == ("cpu", "int8")
+
+
 def test_runs_are_large_on_cuda_unless_told() -> None:
     assert plan_run_tokens(ServerConfig()) == 256
     assert plan_run_tokens(ServerConfig(device="cuda:0")) == 16384
@@ -123,7 +145,7 @@ def test_a_lost_device_turns_health(start_server, tiny_bundle) -> None:
 
 
 def test_a_process_that_lost_its_device_ends_with_70(tiny_bundle) -> None:
-    command = [sys.executable, "-c", LOST_PROCESS, str(tiny_bundle.path)]
+    command = [sys.executable, "-c", LOST_PROCESS, str(tiny_bundle.path), "FailingEngine"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         address = ""
@@ -142,6 +164,24 @@ def test_a_process_that_lost_its_device_ends_with_70(tiny_bundle) -> None:
         process.kill()
     assert process.returncode == 70, log
     assert "the device is lost; exit code 70" in log
+
+
+def test_a_process_that_loses_its_device_while_starting_ends_with_70(tiny_bundle) -> None:
+    command = [sys.executable, "-c", LOST_PROCESS, str(tiny_bundle.path), "StillbornEngine"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 70, done.stderr
+    assert "failed while warming up (RuntimeError:" in done.stderr
+    assert "the device is lost; exit code 70" in done.stderr
+
+
+def test_a_new_version_that_costs_the_device_ends_the_server(start_server, tiny_bundle) -> None:
+    engines = [GoldenEngine(tiny_bundle), StillbornEngine(tiny_bundle)]
+    server = start_server(tiny_bundle, load=lambda bundle, config: engines.pop(0))
+    assert not server.server.lost.is_set()
+    loading = server.server.repository.load("tiny")
+    with pytest.raises(LoadFailedError):
+        asyncio.run_coroutine_threadsafe(loading, server._loop).result(TIMEOUT)
+    assert server.server.lost.is_set()
 
 
 def random_rows(seed: int):
