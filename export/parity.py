@@ -20,7 +20,7 @@ from model.bundle import Precision
 from model.encoder import EncoderClassifier
 from model.errors import InvalidInputError
 from model.packing import PackedRows, pack
-from model.processor import cuts_byte_sums
+from model.processor import SLOW_FUSIONS, cuts_byte_sums
 from model.tokenizer import TextEncoder
 from model.weights import as_tensors
 
@@ -137,7 +137,10 @@ def open_session(folder: Path, graph: Graph) -> onnxruntime.InferenceSession:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.x64quantprecision", str(int(cuts_byte_sums())))
     return onnxruntime.InferenceSession(
-        folder / graph.file, options, providers=["CPUExecutionProvider"]
+        folder / graph.file,
+        options,
+        providers=["CPUExecutionProvider"],
+        disabled_optimizers=SLOW_FUSIONS,
     )
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from export.graphs import CLASSIFY
 from model.bundle import (
     ATTENTION_GRAPH,
     CLASSIFY_GRAPH,
@@ -114,6 +116,22 @@ def test_a_backend_says_what_it_is(exported_bundle, onnx_backend, torch_backend)
     assert onnx_backend.precision == torch_backend.precision == "float32"
     assert onnx_backend.has_attention
     assert torch_backend.has_attention
+
+
+def test_sums_and_layer_norms_are_not_fused_on_the_cpu(exported_bundle, onnx_backend) -> None:
+    """To the last digit, in which the fused operator differs."""
+    rows = pack(texts_of(exported_bundle, [9, 4, 17, 1, 30, 2]))
+    feed = {name: getattr(rows, name) for name in CLASSIFY.inputs}
+    apart, fused = (
+        onnxruntime.InferenceSession(
+            exported_bundle.file(CLASSIFY_GRAPH),
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=disabled,
+        ).run(None, feed)[0]
+        for disabled in (["SkipLayerNormFusion"], [])
+    )
+    assert (apart != fused).any()
+    np.testing.assert_array_equal(onnx_backend.run(rows), apart)
 
 
 def test_the_attention_graph_is_loaded_once_however_many_ask_first(exported_bundle) -> None:
@@ -225,7 +243,6 @@ def test_another_answer_to_the_golden_example_is_refused_with_the_figures(
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 @pytest.mark.parametrize("device", ["cuda", "cuda:0", "cuda:7"])
 def test_a_device_that_is_not_there_is_never_replaced(exported_bundle, kind, device) -> None:
-    import onnxruntime
     import torch
 
     if torch.cuda.is_available() or "CUDAExecutionProvider" in (
