@@ -52,7 +52,7 @@ def run_texts(
         logits, attentions = backend.run_with_attentions(rows)
     if len(logits) != len(texts):
         raise ValueError(f"the engine answered {len(logits)} texts instead of {len(texts)}")
-    finite: list[bool] = np.isfinite(logits).all(axis=1).tolist()
+    finite = np.logical_and.reduce(np.isfinite(logits), axis=1)
     results: list[TextResult | None] = [
         TextResult(text_logits) if good else None
         for text_logits, good in zip(logits, finite, strict=True)
