@@ -130,12 +130,18 @@ class Scheduler:
             OverloadedError: there is no room.
             HopelessDeadlineError: the answer would come after the deadline.
         """
-        with self._lock:
-            refusal = self._admission.refusal(
-                (num_texts, num_texts), num_texts, with_attention, deadline
-            )
+        refusal = self.door_refusal(num_texts, with_attention, deadline)
         if refusal is not None:
             self._refuse(refusal, "door")
+
+    def door_refusal(
+        self, num_texts: int, with_attention: bool, deadline: float
+    ) -> HeedfulError | None:
+        """What check_door would raise; it refuses nobody and counts nothing."""
+        with self._lock:
+            return self._admission.refusal(
+                (num_texts, num_texts), num_texts, with_attention, deadline
+            )
 
     async def classify(
         self,

@@ -15,19 +15,22 @@ from service.config import ServerConfig
 from service.errors import AttentionTooLargeError, UnsupportedError
 from service.metrics import Metrics
 from service.request import answers
+from service.request.allowance import Allowance
 from service.request.asking import Asking
 from service.request.attention import AttentionSelection
 from service.request.cache import AnswerShelf
 from service.request.questions import Question, Reader, Source
 from service.request.reserve import Reserve
 from service.request.scores import LabelScorer
-from service.request.tokenizing import Tokenizing
+from service.request.tokenizing import Tokenizing, num_characters
 from service.scheduler import Scheduler
 from service.scheduling.tickets import Outcome
 from service.statistics import Statistics
 
 # More token messages than this are built in a thread (about 1 ms of work).
 INLINE_TOKENS = 500
+# A twentieth of what one thread tokenizes, and what a text costs beside its characters.
+LOOKED_CHARACTERS_PER_SECOND, LOOK_CHARACTERS = 50_000, 50
 
 
 @dataclass(slots=True)
@@ -92,6 +95,7 @@ class ClassifierServicer:
         self._bundle, self._backend, self._scheduler = bundle, backend, scheduler
         self._config, self._executor, self._metrics = config, executor, metrics
         self._asking = Asking(scheduler, shelf, metrics)
+        self._looks = Allowance(LOOKED_CHARACTERS_PER_SECOND)
         self.reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
         self.scorer = LabelScorer(manifest.labels, manifest.problem_type)
         self.statistics = Statistics()
@@ -144,9 +148,12 @@ class ClassifierServicer:
                 f"this bundle answers no attention with {self._backend.name}: ask without, or "
                 "serve a bundle that has attention.onnx"
             )
-        self._scheduler.check_door(
-            len(question.sources), question.attention is not None, call.deadline
-        )
+        door = len(question.sources), question.attention is not None, call.deadline
+        if self._asking.has_cache and self._scheduler.door_refusal(*door):
+            kept = await self._look(question, call)
+            if kept is not None:
+                return kept
+        self._scheduler.check_door(*door)
         encodings, tokenize_seconds = await self._encode(
             question.sources, question.truncation, call
         )
@@ -158,6 +165,24 @@ class ClassifierServicer:
             attention=question.attention,
             deadline=call.deadline,
         )
+        return Computed(encodings, outcome, tokenize_seconds)
+
+    async def _look(self, question: Question, call: Call) -> Computed | None:
+        """The answer that the cache alone can give, whatever the queue does; None if it cannot.
+
+        Only tokens tell, and tokenizing for requests that are refused nevertheless takes from
+        those that are not. So vain looks are rationed, and one that finds an answer is free.
+        """
+        size = num_characters(question.sources) + LOOK_CHARACTERS * len(question.sources)
+        if question.attention or not self._looks.take(size):
+            return None
+        encodings, tokenize_seconds = await self._encode(
+            question.sources, question.truncation, call
+        )
+        outcome = self._asking.kept([encoding.input_ids for encoding in encodings])
+        if outcome is None:
+            return None
+        self._looks.give_back(size)
         return Computed(encodings, outcome, tokenize_seconds)
 
     async def tokenize(self, request: pb.TokenizeRequest, call: Call) -> pb.TokenizeResponse:

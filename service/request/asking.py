@@ -12,10 +12,26 @@ from service.scheduling.tickets import Outcome
 
 
 class Asking:
-    """The last step of a question, with or without a cache before the queue."""
+    """The last step of a question, with or without a cache before the queue.
+
+    Attributes:
+        has_cache: whether an answer may be there that takes no engine.
+    """
 
     def __init__(self, scheduler: Scheduler, shelf: AnswerShelf | None, metrics: Metrics) -> None:
         self._scheduler, self._shelf, self._metrics = scheduler, shelf, metrics
+        self.has_cache = shelf is not None
+
+    def kept(self, encodings: Sequence[Sequence[int]]) -> Outcome | None:
+        """What the cache has of texts without attention, if it has all of them."""
+        if self._shelf is None:
+            return None
+        found = [self._shelf.get(key_of(input_ids)) for input_ids in encodings]
+        results = [TextResult(logits, cached=True) for logits in found if logits is not None]
+        if len(results) < len(found):
+            return None
+        self._metrics.cache_hits.inc(len(results))
+        return Outcome(results, 0.0, 0.0)
 
     async def classify(
         self,

@@ -13,8 +13,10 @@ from heedful.oip import open_inference_pb2 as oip
 from heedful.v1 import admin_pb2 as admin
 from heedful.v1 import classifier_pb2 as pb
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
+from service.request.allowance import Allowance
 from tests.service.calls import TIMEOUT, Caller, texts
 from tests.service.engines import NOT_A_NUMBER, GoldenEngine, hold
+from tests.service.network.test_streams import in_queue, until
 from tests.service.oip.calls import raw_texts, tensors
 from tests.service.shelves import Shelf, on_the_wire
 
@@ -79,6 +81,69 @@ def test_a_full_hit_needs_no_engine(asked, engine) -> None:
     assert not running.done()
     engine.gate.set()
     running.result(TIMEOUT)
+
+
+@pytest.fixture
+def full(start_server, tiny_bundle, engine):
+    """A server whose cache knows "film" and "room" and whose queue is full, and its caller."""
+    server = start_server(
+        tiny_bundle, load=lambda bundle, config: engine, cache_mb=1, max_queue_texts=2, max_inputs=2
+    )
+    with grpc.insecure_channel(server.address) as channel:
+        caller = Caller(ClassifierStub(channel), channel)
+        caller.classify("film", "room")
+        calls = [hold(caller, engine)]
+        calls.append(caller.stub.Classify.future(texts("warm", "bright"), timeout=TIMEOUT))
+        until(lambda: in_queue(server, "queue") == 2)
+        yield server, caller
+        engine.gate.set()
+        assert all(call.result().results for call in calls)
+    server.stop()
+
+
+def test_what_the_cache_has_is_answered_though_the_queue_is_full(full) -> None:
+    server, caller = full
+    before = counted(server)
+    assert marks(caller.classify("film", "room")) == [True, True]
+    requests = [pb.ClassifyStreamRequest(id="a", request=texts("film"))]
+    (streamed,) = caller.stub.ClassifyStream(iter(requests), timeout=TIMEOUT)
+    assert marks(streamed.response) == [True]
+    assert counted(server)["hits_total"] == before["hits_total"] + 3
+
+
+def test_what_takes_an_engine_is_refused_though_some_of_it_is_kept(full) -> None:
+    server, caller = full
+    before = counted(server)
+    for request in (texts("film", "kind film"), texts("film", attention=pb.AttentionOptions())):
+        assert caller.refused(request).reason == "QUEUE_FULL"
+    assert counted(server) == before
+
+
+def test_an_overloaded_server_tokenizes_only_so_much_in_vain(full) -> None:
+    server, caller = full
+
+    def tokenized() -> float:
+        return server.server.metrics.registry.get_sample_value("heedful_tokenize_seconds_count")
+
+    long = "kind " * 9000
+    before = tokenized()
+    reasons = {caller.refused(texts(long, truncation=pb.TRUNCATION_HEAD)).reason for _ in range(10)}
+    assert reasons == {"QUEUE_FULL"}
+    assert 1 <= tokenized() - before < 10
+
+
+def test_an_allowance_is_saved_for_a_second_and_given_back() -> None:
+    now = [0.0]
+    allowance = Allowance(100, clock=lambda: now[0])
+    assert allowance.take(100)
+    assert not allowance.take(1)
+    allowance.give_back(30)
+    assert [allowance.take(30), allowance.take(1)] == [True, False]
+    now[0] = 60.0
+    assert not allowance.take(101)
+    assert [allowance.take(100), allowance.take(1)] == [True, False]
+    now[0] = 60.5
+    assert [allowance.take(50), allowance.take(1)] == [True, False]
 
 
 def test_truncation_and_tokens_are_of_the_request_that_asks(asked) -> None:
