@@ -89,6 +89,9 @@ class Metrics:
         self.model_calls = counter(
             "model_calls", "Calls answered or refused, by who did.", "model", "version", "outcome"
         )
+        self.model_seconds = seconds(
+            "model", "From a request to its results, by the model that answered.", "model"
+        )
         self.canary_runs = counter(
             "canary_runs", "Runs of known examples, by how they went.", "model", "outcome"
         )

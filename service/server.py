@@ -15,6 +15,7 @@ from model.bundle import Bundle
 from model.errors import SetupError
 from service.config import ServerConfig
 from service.metrics import Metrics
+from service.model_queues import ModelQueues
 from service.network.border import SERVICE, Border
 from service.network.health import Health
 from service.network.reflecting import Reflection
@@ -65,6 +66,7 @@ class Server:
         self.metrics = Metrics()
         self.models = Models()
         self.metrics.watch(self.models)
+        self.metrics.registry.register(ModelQueues(self.models))
         reserve = Reserve(config.max_unread_bytes)
         self.metrics.watch_reserve(lambda: reserve.num_bytes)
         cache = AnswerCache(config.cache_mb << 20) if config.cache_mb else None

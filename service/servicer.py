@@ -133,6 +133,8 @@ class ClassifierServicer:
             self.statistics.fail.add(time.perf_counter() - call.started)
             raise
         call.answering = time.perf_counter()
+        seconds = self._metrics.model_seconds.labels(self._bundle.manifest.name)
+        seconds.observe(call.answering - call.started)
         self.statistics.answered(
             call.answering - call.started,
             num_texts=len(computed.encodings),

@@ -348,6 +348,8 @@ class Repository:
     def _forget_calls(self, served: ServedModel) -> None:
         """Ends the counters of a version that is gone, or they would add up over the years."""
         others = [*self.models, *self._draining]
+        if served.name not in {other.name for other in others}:
+            self._metrics.model_seconds.remove(served.name)
         if (served.name, served.version) not in {(other.name, other.version) for other in others}:
             for outcome in OUTCOMES:
                 self._metrics.model_calls.remove(served.name, served.version, outcome)

@@ -202,6 +202,42 @@ async def test_changes_by_call_are_off_unless_allowed(shelf, method) -> None:
         assert set(await wire.rows()) == {("reviews", "9"), ("reviews", "10")}
 
 
+async def test_queue_and_time_are_told_by_model_for_as_long_as_it_is_there(
+    tmp_path, tiny_bundle
+) -> None:
+    shelf = Shelf(tmp_path / "two", tiny_bundle)
+    for name in ("mails", "reviews"):
+        shelf.put(name, name)  # the versions tell their engines apart
+    async with on_the_wire(shelf) as wire:
+        count = wire.server.metrics.registry.get_sample_value
+
+        def told(what: str) -> dict[str, float | None]:
+            return {name: count(f"heedful_model_{what}", {"model": name}) for name in names}
+
+        names = ("mails", "reviews")
+        held = shelf.engines["mails"]
+        held.gate.clear()
+        held.started.clear()
+        request = texts("a", model="mails")
+        calls = [wire.classifier.Classify(request, timeout=TIMEOUT)]
+        assert await asyncio.to_thread(held.started.wait, 10)
+        calls += [wire.classifier.Classify(request, timeout=TIMEOUT) for _ in range(2)]
+        while wire.server.models.num_texts < 2:
+            await asyncio.sleep(0)
+        await wire.classifier.Classify(texts("a", model="reviews"), timeout=TIMEOUT)
+        assert told("queue_texts") == {"mails": 2, "reviews": 0}
+        ages, waits = told("queue_age_seconds"), told("queue_predicted_seconds")
+        assert ages["mails"] > ages["reviews"] == 0
+        assert waits["mails"] >= waits["reviews"] == 0
+        held.gate.set()
+        await asyncio.gather(*calls)
+        assert told("seconds_count") == {"mails": 3, "reviews": 1}
+        await wire.server.repository.unload("mails")
+        for what in ("queue_texts", "seconds_count"):
+            assert told(what)["mails"] is None
+            assert told(what)["reviews"] is not None
+
+
 async def test_calls_are_counted_by_version_for_as_long_as_it_is_there(shelf) -> None:
     async with on_the_wire(shelf) as wire:
         await wire.versions("", "10", "9")
