@@ -52,7 +52,7 @@ def spoil(path: Path) -> None:
 class Wire:
     """Stubs of one server."""
 
-    def __init__(self, server: Server, channel: grpc.aio.Channel) -> None:
+    def __init__(self, server: Server | None, channel: grpc.aio.Channel) -> None:
         self.server, self.channel = server, channel
         self.classifier: Any = ClassifierStub(channel)
         self.admin: Any = AdminStub(channel)

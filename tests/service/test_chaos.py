@@ -2,21 +2,17 @@
 
 import asyncio
 import collections
-import os
 import random
 import time
-from pathlib import Path
 
 import grpc
 import pytest
 
 from heedful.v1 import classifier_pb2 as pb
-from service.quota import usable_cpus
 from tests.conftest import SENTENCES
 from tests.service.calls import texts
 from tests.service.engines import WAITS, NumpyEngine
 from tests.service.test_scheduler import logits_of, scheduling, wait_for_runs
-from tests.service.test_signals import serving
 
 CLASSIFY = "/heedful.v1.Classifier/Classify"
 AT_ONCE = 64
@@ -24,8 +20,6 @@ TIMEOUT = 60.0
 # What one answer counts in the average of those before it.
 TYPICAL_SHARE = 0.05
 LATE = grpc.StatusCode.DEADLINE_EXCEEDED
-# How much a process may grow once it has seen every length: allocators keep some of what is freed.
-GROWTH_BYTES = 32 << 20
 
 
 class Chaos:
@@ -120,19 +114,3 @@ async def test_a_run_that_hangs_leaves_the_others_to_go_on() -> None:
         assert not hung.done()
         engine.inner_gate.set()
         await hung
-
-
-@pytest.mark.soak
-def test_memory_is_flat_over_requests_of_random_lengths(exported_bundle) -> None:
-    count = int(os.environ.get("HEEDFUL_SOAK_REQUESTS", "20000"))
-    with serving(exported_bundle.path, "--instances", str(usable_cpus())) as (process, address, _):
-        asyncio.run(_chaos(address, count // 4))
-        settled = _resident_bytes(process.pid)
-        asyncio.run(_chaos(address, count - count // 4, seed=1))
-        grown = _resident_bytes(process.pid) - settled
-    print(f"{count:,} requests: {settled / 2**20:.0f} MiB, then {grown / 2**20:+.1f} MiB")
-    assert grown < GROWTH_BYTES
-
-
-def _resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
