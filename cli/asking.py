@@ -11,6 +11,7 @@ import click
 from heedful import Client, HeedfulError, Tls, UnauthenticatedError, UnavailableError
 from heedful.admin import CHANGE_SECONDS
 from heedful.connection import DEFAULT_TARGET
+from heedful.handshakes import FAILED as HANDSHAKE_FAILED
 from heedful.identity import read_token
 
 KEPT = "heedful.identity"
@@ -96,9 +97,10 @@ def asking(target: str, timeout: float) -> Iterator[Client]:
         with Client(target, timeout=timeout, **_identity()) as client:
             yield client
     except UnavailableError as error:
-        raise click.ClickException(
-            f"{error}. Start a server with `heedful serve BUNDLE`, or name another with --target"
-        ) from None
+        advice = "Start a server with `heedful serve BUNDLE`, or name another with --target"
+        if error.reason == HANDSHAKE_FAILED:
+            advice = "Look at --tls, --ca-cert, --client-cert and --client-key"
+        raise click.ClickException(f"{error}. {advice}") from None
     except UnauthenticatedError as error:
         raise click.ClickException(
             f"{error}. Name its file with --token-file, or put it into HEEDFUL_TOKEN"

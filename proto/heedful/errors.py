@@ -29,6 +29,7 @@ class RequestError(HeedfulError):
         code: the gRPC status by name, as "INVALID_ARGUMENT".
         message: what is wrong and what to do.
         reason: the same for programs, from google.rpc.ErrorInfo; empty if the server gave none.
+            HANDSHAKE_FAILED is of this package: somebody is there, and no call came through.
         retry_after: seconds to wait before trying again, from google.rpc.RetryInfo, or None.
     """
 

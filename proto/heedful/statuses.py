@@ -29,6 +29,7 @@ from heedful.errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from heedful.handshakes import explain, is_no_connection
 
 ERRORS: dict[str, type[RequestError]] = {
     "INVALID_ARGUMENT": InvalidArgumentError,
@@ -47,7 +48,11 @@ def request_error(error: grpc.RpcError, target: str) -> RequestError:
     """The error that a caller sees for a failed call, sync or asyncio, to the server at target."""
     code = error.code().name
     reason, retry_after = _rich_details(error.trailing_metadata() or ())
-    message = _message(code, error.details() or "", target)
+    details = error.details() or ""
+    if code == "UNAVAILABLE" and not reason and is_no_connection(details):
+        message, reason = explain(details, target)
+    else:
+        message = _message(code, details, target)
     return error_of(code, message, reason, retry_after)
 
 
@@ -58,9 +63,6 @@ def error_of(code: str, message: str, reason: str, retry_after: float | None) ->
 
 
 def _message(code: str, details: str, target: str) -> str:
-    if code == "UNAVAILABLE" and ("connect" in details or "resolution" in details):
-        # gRPC tells the whole way there; the cause stands at the end.
-        return f"no server answers at {target} ({details.rpartition(': ')[2]})"
     if code == "DEADLINE_EXCEEDED":
         return f"{target} did not answer in time ({details}): give more time with timeout"
     return details or f"{target} answered {code} without a message"

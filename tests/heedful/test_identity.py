@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from cli.main import main
 from heedful import AsyncClient, Client, Tls, UnauthenticatedError, UnavailableError
+from heedful.handshakes import explain, is_no_connection
 from heedful.identity import read_token
 from tests.service.certificates import Authority
 from tests.service.engines import GoldenEngine
@@ -86,13 +87,81 @@ def test_without_the_right_token_every_call_is_unauthenticated(guarded, tls, tok
             assert refused.value.reason == "UNAUTHENTICATED"
 
 
-def test_without_a_certificate_there_is_no_connection(guarded, authority) -> None:
-    trusting = Tls(ca_cert=authority.pem.cert)
+@pytest.fixture(scope="module")
+def strangers(folder):
+    return Authority(folder / "strangers", "strangers")
+
+
+HANDSHAKES = {
+    "plain text": "it wants TLS, or a client certificate whose signer it trusts",
+    "no certificate": "it wants TLS, or a client certificate whose signer it trusts",
+    "a stranger's certificate": "it wants TLS, or a client certificate whose signer it trusts",
+    "another authority": r"not trusted \(CERTIFICATE_VERIFY_FAILED: .*\): ca_cert must name",
+}
+
+
+@pytest.mark.parametrize("way", HANDSHAKES)
+def test_a_handshake_that_fails_says_what_may_be_wrong(
+    guarded, authority, caller, strangers, way
+) -> None:
+    own, stranger = (caller.cert, caller.key), strangers.issue("stranger")
+    ca_cert = strangers.pem.cert if way == "another authority" else authority.pem.cert
+    cert, key = {
+        "no certificate": (None, None),
+        "a stranger's certificate": (stranger.cert, stranger.key),
+    }.get(way, own)
+    tls = way != "plain text" and Tls(ca_cert=ca_cert, cert=cert, key=key)
+
+    async def ask_async() -> None:
+        async with AsyncClient(guarded.address, tls=tls) as client:
+            await client.classify("kind", timeout=5)
+
+    with Client(guarded.address, tls=tls) as client:
+        for ask in (
+            lambda: client.classify("kind", timeout=5),
+            lambda: list(client.classify_stream(["kind"], timeout=5)),
+            lambda: asyncio.run(ask_async()),
+        ):
+            with pytest.raises(UnavailableError, match=HANDSHAKES[way]) as failed:
+                ask()
+            assert failed.value.reason == "HANDSHAKE_FAILED"
+
+
+def test_a_certificate_for_another_name_is_said() -> None:
+    details = (  # gRPC 1.85; not every machine has a second name for itself
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.2:38271: Custom "
+        "verification check failed with error: UNAUTHENTICATED: Hostname Verification Check failed."
+    )
+    message, reason = explain(details, "elsewhere:50051")
+    assert "elsewhere:50051 shows is for another name" in message
+    assert reason == "HANDSHAKE_FAILED"
+
+
+def test_a_name_that_nobody_knows_is_said() -> None:
+    details = (
+        "errors resolving nowhere:36525: [field:hostname lookup error:address lookup failed for "
+        "nowhere:36525: Domain name not found]"
+    )
+    assert is_no_connection(details)
+    message = "no server answers at nowhere:36525 (Domain name not found)"
+    assert explain(details, "nowhere:36525") == (message, "")
+
+
+def test_tls_where_there_is_none_is_said(server, authority) -> None:
+    tls = Tls(ca_cert=authority.pem.cert)
     with (
-        Client(guarded.address, tls=trusting, token=GOOD) as client,
-        pytest.raises(UnavailableError),
+        Client(server.address, tls=tls) as client,
+        pytest.raises(UnavailableError, match="does not speak TLS: ask it without"),
     ):
         client.classify("kind", timeout=5)
+
+
+def test_a_command_points_at_its_options_when_the_handshake_fails(guarded) -> None:
+    done = run("info", "--target", guarded.address)
+    assert done.exit_code == 1
+    assert "it wants TLS" in done.stderr
+    assert "--client-cert" in done.stderr
+    assert "heedful serve" not in done.stderr
 
 
 @pytest.mark.parametrize(
