@@ -11,7 +11,7 @@ import grpc.aio
 
 from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
-from heedful.errors import DeadlineExceededError, UnavailableError
+from heedful.errors import DeadlineExceededError, RequestError, UnavailableError
 from heedful.identity import Tls
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, ModelVersion, Tokenization
@@ -107,14 +107,10 @@ class AsyncClient:
 
     async def is_ready(self, *, timeout: float | None = None) -> bool:
         """Whether the server answers now that it serves; False also if nothing is there."""
-        check = self._channel.unary_unary(
-            connection.HEALTH_CHECK, request_serializer=bytes, response_deserializer=bytes
-        )
         try:
-            answer: bytes = await self._call(check, connection.WHOLE_SERVER, timeout)
+            return await self._is_serving(timeout)
         except (UnavailableError, DeadlineExceededError):
             return False
-        return answer == connection.SERVING
 
     async def wait_until_ready(self, timeout: float | None = None) -> None:
         """Returns when the server says that it serves; a DeadlineExceededError if it does not."""
@@ -138,7 +134,7 @@ class AsyncClient:
             except grpc.RpcError as error:
                 failure = request_error(error, self._connection.target)
                 if isinstance(failure, DeadlineExceededError):
-                    raise self._connection.not_ready(seconds) from None
+                    raise await self._not_ready(seconds) from None
                 if not isinstance(failure, UnavailableError):
                     raise failure from None
             await asyncio.sleep(min(connection.RETRY_SECONDS, left))
@@ -157,6 +153,22 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+    async def _is_serving(self, timeout: float | None) -> bool:
+        check = self._channel.unary_unary(
+            connection.HEALTH_CHECK, request_serializer=bytes, response_deserializer=bytes
+        )
+        answer: bytes = await self._call(check, connection.WHOLE_SERVER, timeout)
+        return answer == connection.SERVING
+
+    async def _not_ready(self, seconds: float) -> DeadlineExceededError:
+        """Asks once more, since a wait that ends does not say what was in its way."""
+        why: RequestError | None = None
+        try:
+            await self._is_serving(connection.LAST_SECONDS)
+        except RequestError as error:
+            why = error
+        return self._connection.not_ready(seconds, why)
 
     async def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

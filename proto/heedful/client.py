@@ -10,7 +10,7 @@ import grpc
 
 from heedful import answers, bulk, connection, requests
 from heedful.connection import DEFAULT_TARGET, Connection
-from heedful.errors import DeadlineExceededError, UnavailableError
+from heedful.errors import DeadlineExceededError, RequestError, UnavailableError
 from heedful.identity import Tls
 from heedful.requests import ClassifyOptions, Text, TokenizeOptions
 from heedful.results import Classification, ModelInfo, ModelVersion, Tokenization
@@ -147,14 +147,10 @@ class Client:
 
     def is_ready(self, *, timeout: float | None = None) -> bool:
         """Whether the server answers now that it serves; False also if nothing is there."""
-        check = self._channel.unary_unary(
-            connection.HEALTH_CHECK, request_serializer=bytes, response_deserializer=bytes
-        )
         try:
-            answer: bytes = self._call(check, connection.WHOLE_SERVER, timeout)
+            return self._is_serving(timeout)
         except (UnavailableError, DeadlineExceededError):
             return False
-        return answer == connection.SERVING
 
     def wait_until_ready(self, timeout: float | None = None) -> None:
         """Returns when the server says that it serves; it may be started later than this call.
@@ -180,7 +176,7 @@ class Client:
             except grpc.RpcError as error:
                 failure = request_error(error, self._connection.target)
                 if isinstance(failure, DeadlineExceededError):
-                    raise self._connection.not_ready(seconds) from None
+                    raise self._not_ready(seconds) from None
                 if not isinstance(failure, UnavailableError):
                     raise failure from None
             time.sleep(min(connection.RETRY_SECONDS, left))
@@ -199,6 +195,22 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _is_serving(self, timeout: float | None) -> bool:
+        check = self._channel.unary_unary(
+            connection.HEALTH_CHECK, request_serializer=bytes, response_deserializer=bytes
+        )
+        answer: bytes = self._call(check, connection.WHOLE_SERVER, timeout)
+        return answer == connection.SERVING
+
+    def _not_ready(self, seconds: float) -> DeadlineExceededError:
+        """Asks once more, since a wait that ends does not say what was in its way."""
+        why: RequestError | None = None
+        try:
+            self._is_serving(connection.LAST_SECONDS)
+        except RequestError as error:
+            why = error
+        return self._connection.not_ready(seconds, why)
 
     def _call(self, method: Any, request: Any, timeout: float | None) -> Any:
         try:

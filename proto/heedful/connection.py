@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import grpc
 
-from heedful.errors import DeadlineExceededError, InvalidArgumentError
+from heedful.errors import DeadlineExceededError, InvalidArgumentError, RequestError
 from heedful.identity import BearerToken, Tls
 
 DEFAULT_TARGET = "localhost:50051"
@@ -21,6 +21,8 @@ WHOLE_SERVER = b""
 SERVING = b"\x08\x01"
 # Between attempts to watch a server that hangs up at once.
 RETRY_SECONDS = 0.1
+# For the last question of a wait that was in vain; without a connection it fails at once.
+LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +82,13 @@ class Connection:
             )
         return seconds
 
-    def not_ready(self, seconds: float) -> DeadlineExceededError:
+    def not_ready(self, seconds: float, why: RequestError | None) -> DeadlineExceededError:
+        """What to tell who has waited in vain; why is what a last question came to."""
+        cause, reason = (str(why), why.reason) if why else ("it is there and did not serve", "")
         return DeadlineExceededError(
-            "DEADLINE_EXCEEDED", f"the server at {self.target} was not ready within {seconds:g} s"
+            "DEADLINE_EXCEEDED",
+            f"the server at {self.target} was not ready within {seconds:g} s: {cause}",
+            reason=reason,
         )
 
     @property

@@ -8,7 +8,14 @@ import pytest
 from click.testing import CliRunner
 
 from cli.main import main
-from heedful import AsyncClient, Client, Tls, UnauthenticatedError, UnavailableError
+from heedful import (
+    AsyncClient,
+    Client,
+    DeadlineExceededError,
+    Tls,
+    UnauthenticatedError,
+    UnavailableError,
+)
 from heedful.handshakes import explain, is_no_connection
 from heedful.identity import read_token
 from tests.service.certificates import Authority
@@ -122,9 +129,12 @@ def test_a_handshake_that_fails_says_what_may_be_wrong(
             lambda: list(client.classify_stream(["kind"], timeout=5)),
             lambda: asyncio.run(ask_async()),
         ):
-            with pytest.raises(UnavailableError, match=HANDSHAKES[way]) as failed:
+            with pytest.raises(UnavailableError, match=HANDSHAKES[way]) as refused:
                 ask()
-            assert failed.value.reason == "HANDSHAKE_FAILED"
+            assert refused.value.reason == "HANDSHAKE_FAILED"
+        with pytest.raises(DeadlineExceededError, match=HANDSHAKES[way]) as failed:
+            client.wait_until_ready(0.3)
+        assert failed.value.reason == "HANDSHAKE_FAILED"
 
 
 def test_a_certificate_for_another_name_is_said() -> None:

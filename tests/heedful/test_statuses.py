@@ -135,11 +135,11 @@ async def test_waiting_ends_when_the_server_becomes_ready(peer) -> None:
     peer.set_serving(False)
     async with AsyncClient(peer.target) as waiting:
         assert not await waiting.is_ready()
-        with pytest.raises(heedful.DeadlineExceededError, match=r"not ready within 0\.2 s"):
+        with pytest.raises(heedful.DeadlineExceededError, match=r"within 0\.2 s: it is there"):
             await waiting.wait_until_ready(0.2)
     with Client(peer.target) as client:
         assert not client.is_ready()
-        with pytest.raises(heedful.DeadlineExceededError, match=r"not ready within 0\.2 s"):
+        with pytest.raises(heedful.DeadlineExceededError, match=r"within 0\.2 s: it is there"):
             client.wait_until_ready(0.2)
         threading.Timer(0.1, peer.set_serving, [True]).start()
         client.wait_until_ready(30)
@@ -154,7 +154,7 @@ async def test_nobody_there_is_said_at_once_and_with_the_address() -> None:
         assert not client.is_ready()
         with pytest.raises(heedful.UnavailableError, match="no server answers at localhost:1"):
             client.classify("a")
-        with pytest.raises(heedful.DeadlineExceededError, match="not ready within"):
+        with pytest.raises(heedful.DeadlineExceededError, match=r"not ready.*: no server answers"):
             client.wait_until_ready(0.3)
     async with AsyncClient("localhost:1") as client:
         with pytest.raises(heedful.UnavailableError, match="no server answers at localhost:1"):
