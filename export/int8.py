@@ -12,8 +12,6 @@ end up 1e-2 apart. So every float sum before a rounding adds up in the same orde
 Letters: R rows, T row length, N = R*T tokens, B texts, D hidden, F outputs of a linear layer.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -21,24 +19,8 @@ from onnx import TensorProto, helper
 from export.graph_writer import GraphWriter, axes
 from export.graphs import CLASSIFY, OPSET, sizes_of
 from export.int8_attention import Attention
-from export.int8_operators import (
-    Tokens,
-    Weights,
-    linear,
-    normalize,
-    quantize_gelu,
-    quantize_tokens,
-)
+from export.int8_operators import Tokens, Weights, linear, quantize_gelu, quantize_tokens
 from model.encoder import EncoderClassifier
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """Hidden states as value * gain + shift, which those who read them take into their weights."""
-
-    tokens: Tokens
-    gain: Weights
-    shift: Weights
 
 
 def int8_graph(encoder: EncoderClassifier) -> onnx.ModelProto:
@@ -81,60 +63,54 @@ class _Int8Network:
             values(CLASSIFY.outputs, TensorProto.FLOAT),
         )
 
-    def _embeddings(self) -> Hidden:
+    def _embeddings(self) -> Tokens:
         add, table = self.graph.add, self.weights["embeddings.tokens.weight"].astype(np.float32)
         tokens = add("Mul", add("Gather", table, "input_ids"), np.float32(self.scale))
         embedded = add("Add", tokens, add("Gather", self.positions, "position_ids"))  # (R, T, D)
-        hidden_size = self.config.hidden_size
-        value = add("Reshape", embedded, axes(1, -1, hidden_size))  # (1, N, D)
-        return Hidden(Tokens(value, self.num_tokens), np.ones(hidden_size), np.zeros(hidden_size))
+        value = add("Reshape", embedded, axes(1, -1, self.config.hidden_size))  # (1, N, D)
+        return Tokens(value, self.num_tokens)
 
-    def _layer(self, index: int, hidden: Hidden) -> Hidden:
+    def _layer(self, index: int, hidden: Tokens) -> Tokens:
         layer = f"layers.{index}"
-        weight, bias = self._linear(f"{layer}.attention.qkv", hidden)
-        tokens = quantize_tokens(self.graph, hidden.tokens)
+        weight, bias = self._weights(f"{layer}.attention.qkv")
+        tokens = quantize_tokens(self.graph, hidden)
         if self.config.pooling == "first" and index == self.config.num_hidden_layers - 1:
             context, shift = self.attention.of_texts(tokens, weight, bias)
             hidden = self._take_texts(hidden)
         else:
             context, shift = self.attention.of_all(tokens, weight, bias)
-        weight, bias = self._linear(f"{layer}.attention.output")
-        tokens = quantize_tokens(self.graph, Tokens(context, hidden.tokens.count))
-        output = linear(self.graph, tokens, weight)
-        norm = f"{layer}.attention_norm"
-        hidden = self._add_and_normalize(hidden, output, bias + weight @ shift, norm)
-        output, bias = self._feed_forward(hidden, layer)
-        return self._add_and_normalize(hidden, output, bias, f"{layer}.output_norm")
+        weight, bias = self._weights(f"{layer}.attention.output")
+        tokens = quantize_tokens(self.graph, Tokens(context, hidden.count))
+        output = linear(self.graph, tokens, weight, bias + weight @ shift)
+        hidden = self._add_and_normalize(hidden, output, f"{layer}.attention_norm")
+        return self._add_and_normalize(
+            hidden, self._feed_forward(hidden, layer), f"{layer}.output_norm"
+        )
 
-    def _feed_forward(self, hidden: Hidden, layer: str) -> tuple[str, Weights]:
-        """The second product (1, N, D), and its bias (D,), which is still to be added."""
-        count = hidden.tokens.count
-        weight, bias = self._linear(f"{layer}.intermediate", hidden)
-        tokens = quantize_tokens(self.graph, hidden.tokens)
-        inner = self.graph.add("Gelu", linear(self.graph, tokens, weight, bias))
-        weight, bias = self._linear(f"{layer}.output")
-        return linear(self.graph, quantize_gelu(self.graph, Tokens(inner, count)), weight), bias
+    def _feed_forward(self, hidden: Tokens, layer: str) -> str:
+        tokens = quantize_tokens(self.graph, hidden)
+        inner = linear(self.graph, tokens, *self._weights(f"{layer}.intermediate"))
+        inner = self.graph.add("Gelu", inner)
+        tokens = quantize_gelu(self.graph, Tokens(inner, hidden.count))
+        return linear(self.graph, tokens, *self._weights(f"{layer}.output"))
 
-    def _add_and_normalize(self, hidden: Hidden, output: str, shift: Weights, norm: str) -> Hidden:
-        add = self.graph.add
-        scaled = add("Mul", hidden.tokens.value, hidden.gain.astype(np.float32))
-        residual = add("Add", scaled, (hidden.shift + shift).astype(np.float32))
-        value = normalize(self.graph, add("Add", output, residual), self.config.layer_norm_eps)
-        tokens = Tokens(value, hidden.tokens.count)
-        return Hidden(tokens, self.weights[f"{norm}.weight"], self.weights[f"{norm}.bias"])
+    def _add_and_normalize(self, hidden: Tokens, output: str, norm: str) -> Tokens:
+        gain, shift = (part.astype(np.float32) for part in self._weights(norm))
+        total = self.graph.add("Add", hidden.value, output)
+        epsilon = self.config.layer_norm_eps
+        value = self.graph.add("LayerNormalization", total, gain, shift, epsilon=epsilon)
+        return Tokens(value, hidden.count)
 
-    def _take_texts(self, hidden: Hidden) -> Hidden:
+    def _take_texts(self, hidden: Tokens) -> Tokens:
         """Only the tokens that the classifier reads, (1, B, D)."""
-        value = self.graph.add("Gather", hidden.tokens.value, "cls_index", axis=1)
-        return Hidden(Tokens(value, self.num_texts), hidden.gain, hidden.shift)
+        return Tokens(self.graph.add("Gather", hidden.value, "cls_index", axis=1), self.num_texts)
 
-    def _classify(self, hidden: Hidden) -> None:
+    def _classify(self, hidden: Tokens) -> None:
         add = self.graph.add
-        flat = add("Reshape", hidden.tokens.value, axes(-1, self.config.hidden_size))
+        flat = add("Reshape", hidden.value, axes(-1, self.config.hidden_size))
         flat = add("Cast", flat, to=TensorProto.DOUBLE)
         pooled = flat if self.config.pooling == "first" else self._mean(flat)
-        weight, bias = self._linear("classifier", hidden)
-        logits = add("Gemm", pooled, weight, bias, transB=1)
+        logits = add("Gemm", pooled, *self._weights("classifier"), transB=1)
         add("Cast", logits, to=TensorProto.FLOAT, output=CLASSIFY.outputs[0])
 
     def _mean(self, flat: str) -> str:
@@ -149,9 +125,6 @@ class _Int8Network:
         count = add("ReduceSum", member, axes(1), keepdims=1)
         return add("Div", add("MatMul", member, flat), count)
 
-    def _linear(self, name: str, reads: Hidden | None = None) -> tuple[Weights, Weights]:
-        """Weight (F, D) and bias (F,) of a layer; those that fit hidden.value, if it reads one."""
-        weight, bias = self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
-        if reads is None:
-            return weight, bias
-        return weight * reads.gain, bias + weight @ reads.shift
+    def _weights(self, name: str) -> tuple[Weights, Weights]:
+        """Weight and bias of a linear layer, gain and shift of a norm."""
+        return self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]

@@ -99,15 +99,3 @@ def linear(
         return product
     # Two axes keep ONNX Runtime from fusing bias and GELU, which is slower than one by one.
     return graph.add("Add", product, bias.astype(np.float32)[None])
-
-
-def normalize(graph: GraphWriter, value: str, epsilon: float) -> str:
-    """Each token less its mean, over its standard deviation: layer norm without gain and shift.
-
-    Written out, since ONNX Runtime's own operator is not vectorized and takes three times as long.
-    """
-    centered = graph.add("Sub", value, graph.add("ReduceMean", value, axes(-1), keepdims=1))
-    square = graph.add("Mul", centered, centered)
-    variance = graph.add("ReduceMean", square, axes(-1), keepdims=1)
-    deviation = graph.add("Sqrt", graph.add("Add", variance, np.float32(epsilon)))
-    return graph.add("Mul", centered, graph.add("Reciprocal", deviation))

@@ -1,276 +1,26 @@
-"""int8: what a token becomes, answers that neighbours cannot move, and losses that are refused."""
+"""int8 bundles: what is in them, how accurate they are, and losses that are refused."""
 
 import math
-from collections import Counter
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from export.accuracy import LabelledTexts, Quantization, measure_accuracy
 from export.bundle import export_bundle
 from export.errors import AccuracyError
-from export.graph_writer import GraphWriter
-from export.graphs import ATTENTION, CLASSIFY, OPSET
-from export.int8 import int8_graph
-from export.int8_attention import columns_at_once
-from export.int8_operators import (
-    Tokens,
-    linear,
-    normalize,
-    quantize_columns,
-    quantize_gelu,
-    quantize_tokens,
-)
+from export.graphs import ATTENTION, CLASSIFY
 from export.parity import INT8
 from model.bundle import GRAPH_WEIGHTS, MODEL_CARD, WEIGHTS
-from model.config import EncoderConfig
 from model.data.dataset import Source
-from model.encoder import EncoderClassifier
-from model.packing import PackedRows, Span, pack
+from model.packing import pack
 from model.training.batches import EncodedTexts
 from model.weights import as_tensors
-
-NEIGHBOURS = 1e-6
-# Switches and sizes that export/int8.py answers to. A new one must be built there, then named here.
-KNOWN_FIELDS = {
-    "vocab_size", "num_labels", "hidden_size", "num_hidden_layers", "num_attention_heads",
-    "intermediate_size", "max_position_embeddings", "pooling", "causal", "dropout",
-    "layer_norm_eps", "pad_token_id",
-}  # fmt: skip
-
-
-def session_of(model, optimized=None):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    if optimized:
-        options.optimized_model_filepath = str(optimized)
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-
-
-def answers(session, rows):
-    return session.run(None, {name: getattr(rows, name) for name in CLASSIFY.inputs})[0]
-
-
-def run_operators(make, tokens):
-    """Runs what make(graph, tokens) adds, on tokens (N, D); its outputs by order."""
-    graph = GraphWriter(OPSET)
-    outputs = make(graph, Tokens("tokens", graph.add("Shape", "tokens", start=1, end=2)))
-    model = graph.finish(
-        "operators",
-        [helper.make_tensor_value_info("tokens", TensorProto.FLOAT, (1, None, None))],
-        [helper.make_empty_tensor_value_info(name) for name in outputs],
-    )
-    array = np.asarray(tokens, dtype=np.float32)[None]
-    return [output[0] for output in session_of(model).run(None, {"tokens": array})]
-
-
-def quantized(make, tokens):
-    """uint8 and scale of each token."""
-
-    def both(graph, inputs):
-        result = make(graph, inputs)
-        return result.value, result.scale
-
-    return run_operators(both, tokens)
-
-
-def random_texts(vocab_size, lengths, seed=1):
-    rng = np.random.default_rng(seed)
-    return [rng.integers(vocab_size, size=length).tolist() for length in lengths]
-
-
-def encoder_of(**changes):
-    torch.manual_seed(7)
-    sizes = {
-        "vocab_size": 50, "num_labels": 4, "hidden_size": 24, "num_hidden_layers": 2,
-        "num_attention_heads": 3, "intermediate_size": 20, "max_position_embeddings": 33,
-    }  # fmt: skip
-    encoder = EncoderClassifier(EncoderConfig(**{**sizes, **changes})).eval()
-    with torch.no_grad():  # what training would move: shifts that are 0 at first test nothing
-        for name, parameter in encoder.named_parameters():
-            if name.endswith("bias") or "norm" in name:
-                parameter.add_(0.3 * torch.randn_like(parameter))
-    return encoder
-
-
-@pytest.fixture(scope="module", params=["first", "mean", "causal"])
-def network(request):
-    """An encoder of each kind and its int8 graph."""
-    kinds = {"first": {}, "mean": {"pooling": "mean"}, "causal": {"pooling": "mean"}}
-    encoder = encoder_of(**kinds[request.param], causal=request.param == "causal")
-    return encoder, session_of(int8_graph(encoder))
-
-
-def test_each_token_has_its_own_scale() -> None:
-    values, scales = quantized(quantize_tokens, [[63.5, -20.0, 0.25], [-254.0, 3.0, 127.0]])
-    np.testing.assert_allclose(scales, [[0.5], [2.0]], rtol=1e-6)
-    # 0.25 / 0.5 and 3 / 2 lie halfway: to even.
-    assert (values.astype(int) - 128).tolist() == [[127, -40, 0], [-127, 2, 64]]
-
-
-def test_a_token_of_zeros_is_multiplied_to_zero() -> None:
-    weight = np.array([[1.0, -2.0, 3.0], [4.0, 5.0, 6.0]])
-    bias = np.array([7.0, 8.0])
-
-    def product(graph, tokens):
-        return (linear(graph, quantize_tokens(graph, tokens), weight, bias),)
-
-    (result,) = run_operators(product, [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    assert result[0].tolist() == [7.0, 8.0]
-    np.testing.assert_allclose(result[1], [9.0, 23.0], atol=0.03)  # weights are rounded
-
-
-def test_a_linear_layer_by_hand() -> None:
-    """Weights and tokens that fit 8 bits exactly: scales 2 and 1 of the rows, 0.5 of the token."""
-    weight = np.array([[254.0, 2.0, 0.0], [-127.0, 0.0, 10.0]])
-    integers, scale = quantize_columns(weight)
-    assert integers.tolist() == [[127, -127], [1, 0], [0, 10]]
-    assert scale.tolist() == [2.0, 1.0]
-
-    def product(graph, tokens):
-        inputs = quantize_tokens(graph, tokens)
-        factor = np.array([1.0, 0.1])
-        return (linear(graph, inputs, weight, np.array([5.0, -1.0]), factor),)
-
-    (result,) = run_operators(product, [[63.5, -20.0, 0.25]])
-    # 127 * 254 - 40 * 2 = 32178 and 127 * -127 + 0 * 10 = -16129, times 0.5.
-    np.testing.assert_allclose(result, [[16089 + 5, -806.45 - 1]], rtol=1e-6)
-
-
-def test_columns_of_zeros_and_rounding_keep_within_half_a_step() -> None:
-    weight = np.random.default_rng(2).normal(size=(5, 7))
-    weight[3] = 0.0
-    integers, scale = quantize_columns(weight)
-    assert integers.dtype == np.int8
-    assert np.abs(integers).max() == 127
-    assert (np.abs(integers.T * scale[:, None] - weight) <= 0.5001 * scale[:, None]).all()
-
-
-@pytest.mark.parametrize("largest", [0.01, 0.7, 3.0, 40.0])
-def test_gelu_keeps_both_ends(largest) -> None:
-    tokens = torch.nn.functional.gelu(torch.linspace(-9, largest, 401)).numpy()[None]
-    values, scales = quantized(quantize_gelu, tokens)
-    assert values.dtype == np.uint8
-    assert values.max() <= 255
-    error = np.abs((values.astype(int) - 48) * scales - tokens)
-    assert (error <= 0.5001 * scales).all()
-    # Finer than a scale for both signs would be, wherever there is anything to be coarse about.
-    assert scales[0, 0] <= max(tokens.max() / 127, 0.17 / 48)
-
-
-def test_normalizing_is_layer_norm() -> None:
-    tokens = np.random.default_rng(3).normal(2.0, 5.0, size=(4, 30)).astype(np.float32)
-    (result,) = run_operators(lambda graph, inputs: [normalize(graph, inputs.value, 1e-5)], tokens)
-    expected = torch.nn.functional.layer_norm(torch.from_numpy(tokens), (30,)).numpy()
-    np.testing.assert_allclose(result, expected, atol=1e-5)
-
-
-def test_equal_constants_are_held_once() -> None:
-    graph = GraphWriter(OPSET)
-    total = graph.add("Add", graph.add("Add", "x", np.float32(2)), np.float32(2))
-    graph.add("Add", total, np.int64(2), output="y")
-    model = graph.finish("constants", [], [])
-    assert [tensor.data_type for tensor in model.graph.initializer] == [
-        TensorProto.FLOAT,
-        TensorProto.INT64,
-    ]
-
-
-@pytest.mark.parametrize(
-    ("head_size", "columns"), [(64, 16), (32, 16), (24, 12), (6, 6), (17, 17), (34, 2), (1, 1)]
-)
-def test_heads_are_cut_into_equal_parts_of_more_than_one_column(head_size, columns) -> None:
-    assert columns_at_once(head_size) == columns
-
-
-def test_the_int8_network_knows_every_switch_of_the_encoder() -> None:
-    assert {field.name for field in fields(EncoderConfig)} == KNOWN_FIELDS
-
-
-@torch.inference_mode()
-def test_int8_agrees_with_pytorch_as_far_as_8_bits_can(network) -> None:
-    encoder, session = network
-    for lengths in ([1], [33], [9, 4, 17, 1, 30, 2], [5, 5, 5]):
-        rows = pack(random_texts(50, lengths), max_row_length=40)
-        expected, _ = encoder(*as_tensors(rows))
-        found = answers(session, rows)
-        assert found.dtype == np.float32
-        assert found.shape == (len(lengths), 4)
-        np.testing.assert_allclose(found, expected.numpy(), atol=0.1, rtol=0)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    text=st.lists(st.integers(0, 49), min_size=1, max_size=33),
-    others=st.lists(st.integers(1, 33), max_size=12),
-    place=st.integers(0, 12),
-    max_row_length=st.sampled_from([1, 50, 400]),
-    seed=st.integers(0, 9999),
-)
-def test_a_text_answers_the_same_alone_and_among_any_others(
-    network, text, others, place, max_row_length, seed
-) -> None:
-    _, session = network
-    texts = random_texts(50, others, seed)
-    place = min(place, len(texts))
-    texts.insert(place, text)
-    alone = answers(session, pack([text]))[0]
-    packed = answers(session, pack(texts, max_row_length=max_row_length))[place]
-    np.testing.assert_allclose(packed, alone, atol=NEIGHBOURS, rtol=0)
-
-
-def one_row(texts):
-    """All texts in one row, in order: longer than packing would make it."""
-    starts = np.cumsum([0, *map(len, texts[:-1])])
-    spans = tuple(Span(0, int(start), len(text)) for start, text in zip(starts, texts, strict=True))
-    return PackedRows(
-        input_ids=np.concatenate(texts)[None],
-        position_ids=np.concatenate([np.arange(len(text)) for text in texts])[None],
-        sequence_ids=np.repeat(np.arange(1, len(texts) + 1), [len(text) for text in texts])[None],
-        cls_index=starts.astype(np.int64),
-        spans=spans,
-    )
-
-
-@pytest.mark.parametrize("num_heads", [2, 4])
-def test_sums_over_long_rows_move_no_answer(num_heads) -> None:
-    """To the last digit: what differs by 1e-7 here tips roundings in larger networks.
-
-    Heads of 64 columns would be summed in blocks of 256 keys.
-    """
-    encoder = encoder_of(
-        hidden_size=128,
-        num_attention_heads=num_heads,
-        intermediate_size=256,
-        max_position_embeddings=300,
-        num_hidden_layers=3,
-    )
-    session = session_of(int8_graph(encoder))
-    texts = random_texts(50, [150, 250, 40, 300, 13, 7, 1, 90, 31])
-    packed = answers(session, one_row(texts))
-    alone = np.concatenate([answers(session, pack([text])) for text in texts])
-    np.testing.assert_array_equal(packed, alone)
-
-
-def test_onnx_runtime_leaves_the_order_of_sums_alone(tmp_path) -> None:
-    """Its optimizer must not put back the operators that the graph avoids."""
-    path = tmp_path / "optimized.onnx"
-    session_of(int8_graph(encoder_of()), optimized=path)
-    count = Counter(node.op_type for node in onnx.load(path).graph.node)
-    assert count["MatMulIntegerToFloat"] == 4 * 2 + 1  # the last layer's queries are fewer
-    assert count["QuantizeLinear"] == 4 * 2
-    assert count["Exp"] == count["Gelu"] == 2
-    avoided = {"Softmax", "LayerNormalization", "SkipLayerNormalization", "BiasGelu"}
-    assert not avoided & set(count)
+from tests.export.int8_sessions import answers, random_texts
 
 
 def test_all_matrices_of_the_layers_are_int8(int8_bundle) -> None:
@@ -335,7 +85,7 @@ def test_the_bundle_says_what_it_computes_with_and_how_exact(int8_bundle, export
     for figures in parity["cases"].values():
         assert 0 < figures["classify_logits"] <= INT8.classify_logits
         assert figures["attention_logits"] <= 1e-4
-        assert figures["neighbours"] <= NEIGHBOURS
+        assert figures["neighbours"] <= INT8.neighbours
     assert int8_bundle.manifest.metrics["int8"] == {"forced": True}
     card = int8_bundle.file(MODEL_CARD).read_text(encoding="utf-8")
     assert "classify.onnx int8" in card
