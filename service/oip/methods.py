@@ -22,7 +22,8 @@ from service.oip.requests import read_request, timeout_seconds
 from service.oip.statistics import model_statistics
 from service.oip.stream import InferStream
 from service.servicer import Call
-from service.versions.repository import Repository, State
+from service.versions.listing import State
+from service.versions.repository import Repository
 
 SERVICE = oip.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name
 # By the names that clients look for.

@@ -6,7 +6,8 @@ from heedful.v1 import admin_pb2, classifier_pb2
 from service.errors import AdminOffError
 from service.network.border import SERVICE, Border
 from service.servicer import Call
-from service.versions.repository import Listed, Repository, State
+from service.versions.listing import Listed, State
+from service.versions.repository import Repository
 
 ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 STATES = {

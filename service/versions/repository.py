@@ -10,8 +10,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,40 +18,17 @@ from model.errors import BundleError, HeedfulError, InvalidInputError, SetupErro
 from service.backends.failures import is_device_lost
 from service.config import ServerConfig
 from service.errors import DrainingError, LoadFailedError, NotFoundError
-from service.memory import give_back
 from service.metrics import Metrics
 from service.request.cache import AnswerCache
+from service.versions.draining import Draining
 from service.versions.folders import Look, Source, highest, named_source, scan
-from service.versions.models import OUTCOMES, Models, ServedModel
+from service.versions.listing import Key, Listed, list_versions
+from service.versions.models import Models, ServedModel
 from service.versions.serving import Loader, load_served
 
 log = logging.getLogger(__name__)
 
-GIVE_BACK_SECONDS = 0.5
 T = TypeVar("T")
-# A model and a version of it.
-Key = tuple[str, str]
-
-
-class State(Enum):
-    """Where a version stands."""
-
-    LOADING = "loading"
-    READY = "ready"
-    DRAINING = "draining"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """One version as ListModels shows it; reason says what is wrong, if something is."""
-
-    name: str
-    version: str
-    state: State
-    reason: str = ""
-    is_default: bool = False
-    served: ServedModel | None = None
 
 
 class Repository:
@@ -93,10 +69,9 @@ class Repository:
         self._sources: dict[Key, Source] = {}
         self._loading: set[Key] = set()
         self._failures: dict[Key, str] = {}
-        self._draining: list[ServedModel] = []
+        self._draining = Draining(config, models, metrics)
         self._one_change = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._drains: set[asyncio.Task[None]] = set()
         self._closing = False
 
     async def start(self) -> None:
@@ -173,16 +148,7 @@ class Repository:
 
     def listing(self) -> list[Listed]:
         """Every version that answers, is on its way in or out, or failed to load."""
-        rows = {(served.name, served.version): self._listed(served) for served in self.models}
-        for key in self._loading:
-            rows.setdefault(key, Listed(*key, State.LOADING))
-        for key, reason in self._failures.items():
-            rows.setdefault(key, Listed(*key, State.FAILED, reason))
-        leaving = [
-            Listed(served.name, served.version, State.DRAINING, served=served)
-            for served in self._draining
-        ]
-        return sorted([*rows.values(), *leaving], key=lambda row: row.name)
+        return list_versions(self.models, self._loading, self._failures, self._draining)
 
     def has_room(self, name: str) -> bool:
         """Whether one more version of a model would stay loaded."""
@@ -192,32 +158,20 @@ class Repository:
     def stop_changing(self) -> None:
         """Gives up what is being loaded, and refuses further changes."""
         self._closing = True
-        for task in self._tasks - self._drains:
+        for task in self._tasks:
             task.cancel()
 
     async def drained(self) -> None:
         """Waits until what is leaving has left."""
-        await asyncio.gather(*self._drains)
+        await self._draining.finished()
 
     async def close(self, timeout: float) -> bool:
         """Finishes what was accepted, and ends; False if an engine is stuck."""
         self.stop_changing()
         everything = [*self.models, *self._draining]
-        for task in self._drains:
-            task.cancel()
+        self._draining.give_up()
         ended = await asyncio.gather(*(served.scheduler.close(timeout) for served in everything))
         return all(ended)
-
-    def _listed(self, served: ServedModel) -> Listed:
-        key = served.name, served.version
-        failure = self._failures.get(key)
-        return Listed(
-            *key,
-            State.FAILED if served.trouble else State.READY,
-            served.trouble or (f"not loaded anew: {failure}" if failure else ""),
-            served.version == self.models.default_version(served.name),
-            served,
-        )
 
     async def _start_model(self, sources: list[Source]) -> None:
         """Loads the highest versions that load; broken ones are told and passed over."""
@@ -294,12 +248,12 @@ class Repository:
         replaced = self.models.add(served, default=default)
         self._metrics.model_info.labels(*served.described).set(1)
         if replaced is not None:
-            self._retire(replaced)
+            self._draining.retire(replaced)
         keep = self._config.keep_versions
         while keep and len(versions := self.models.versions(name)) > keep:
             current = self.models.default_version(name)
             oldest = next(version for version in versions if version != current)
-            self._retire(self.models.remove(name, oldest))
+            self._draining.retire(self.models.remove(name, oldest))
         self._changed()
 
     async def _unload(self, name: str, version: str) -> dict[str, asyncio.Task[None]]:
@@ -309,50 +263,10 @@ class Repository:
         served = [number for number in self.models.versions(name) if version in {"", number}]
         if not served and not failed:
             self.models.get(name, version)  # says what there is
-        draining = {number: self._retire(self.models.remove(name, number)) for number in served}
+        retire = self._draining.retire
+        draining = {number: retire(self.models.remove(name, number)) for number in served}
         self._changed()
         return draining
-
-    def _retire(self, served: ServedModel) -> asyncio.Task[None]:
-        self._draining.append(served)
-        if served.described not in {other.described for other in self.models}:
-            self._metrics.model_info.remove(*served.described)
-        drain = self._spawn(self._drain(served))
-        self._drains.add(drain)
-        drain.add_done_callback(self._drained_one)
-        return drain
-
-    def _drained_one(self, drain: asyncio.Task[None]) -> None:
-        self._drains.discard(drain)
-        # A little later, since the engine's thread lets go of it as it ends.
-        drain.get_loop().call_later(GIVE_BACK_SECONDS, self._give_back)
-
-    def _give_back(self) -> None:
-        if not self._closing:
-            asyncio.get_running_loop().run_in_executor(None, give_back)
-
-    async def _drain(self, served: ServedModel) -> None:
-        """Lets a version's calls end, then its engine; with it goes its memory."""
-        config = self._config
-        try:
-            await served.forget_answers()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(config.default_timeout, config.grace)):
-                    await served.idle()
-            await served.scheduler.close(config.grace)
-        finally:
-            self._draining.remove(served)
-            self._forget_calls(served)
-        log.info("unloaded model %s, version %s", served.name, served.version)
-
-    def _forget_calls(self, served: ServedModel) -> None:
-        """Ends the counters of a version that is gone, or they would add up over the years."""
-        others = [*self.models, *self._draining]
-        if served.name not in {other.name for other in others}:
-            self._metrics.model_seconds.remove(served.name)
-        if (served.name, served.version) not in {(other.name, other.version) for other in others}:
-            for outcome in OUTCOMES:
-                self._metrics.model_calls.remove(served.name, served.version, outcome)
 
     async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
         """Runs a change after those before it; a caller that leaves does not undo half of it."""
