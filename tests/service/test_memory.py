@@ -18,6 +18,7 @@ from model.bundle import Bundle
 from model.config import EncoderConfig
 from model.encoder import EncoderClassifier
 from model.weights import write_bundle
+from service.memory import ARENAS_PER_CPU
 from service.quota import usable_cpus
 from tests.conftest import LABELS
 from tests.service.calls import texts
@@ -62,7 +63,7 @@ def long_bundle(tmp_path_factory, tiny_tokenizer) -> Bundle:
 @linux
 def test_threads_of_a_server_share_heaps(exported_bundle) -> None:
     with serving(exported_bundle.path) as (process, _, _):
-        assert num_heaps(process.pid) <= max(2, usable_cpus())
+        assert num_heaps(process.pid) <= ARENAS_PER_CPU * usable_cpus()
 
 
 class MessyEngine(GoldenEngine):
