@@ -10,11 +10,11 @@ Found = dict[str, list[Figures]]
 
 
 def in_turns(ways: Ways, rounds: int) -> Found:
-    """What each way did in each round."""
+    """What each way did in each round; every other round goes backwards, so that none is first."""
     found: Found = {way: [] for way in ways}
-    for _ in range(rounds):
-        for way, measure in ways.items():
-            found[way].append(measure())
+    for number in range(rounds):
+        for way in list(ways) if number % 2 == 0 else reversed(ways):
+            found[way].append(ways[way]())
     return found
 
 
