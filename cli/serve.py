@@ -90,7 +90,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 @setting("--tls-client-ca", "PEM certificates: callers must show one that these have signed.")
 @setting("--tokens-file", "Bearer tokens that may call, one a line. Read again when it changes.")
 @setting("--max-connections", "Connections open at once; more are closed as they come.")
-@setting("--max-concurrent-streams", "Calls under way on one connection; more wait at the caller.")
+@setting("--max-concurrent-streams", "Calls on one connection; more wait or get UNAVAILABLE.")
 @setting("--keepalive-seconds", "Seconds of silence before a caller is asked if it is there.")
 @setting("--max-connection-age", "Seconds until callers must connect anew; 0 is never.")
 @setting("--max-connection-age-grace", "Seconds that calls get to finish on an aged connection.")

@@ -44,7 +44,7 @@ class ServerConfig:
         tls_client_ca: PEM file; callers must show a certificate that it has signed.
         tokens_file: bearer tokens, one a line; empty lets anybody call.
         max_connections: open at once; more are closed as they come.
-        max_concurrent_streams: calls under way on one connection; more wait at the caller.
+        max_concurrent_streams: calls under way on one connection; more wait or get UNAVAILABLE.
         keepalive_seconds: of silence before a caller is asked whether it is there.
         max_connection_age: seconds until a caller is asked to connect anew; 0 is never.
         max_connection_age_grace: seconds that its calls then get to finish.
