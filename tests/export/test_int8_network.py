@@ -72,7 +72,7 @@ def test_int8_agrees_with_pytorch_as_far_as_8_bits_can(network) -> None:
         np.testing.assert_allclose(found, expected.numpy(), atol=0.1, rtol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     text=st.lists(st.integers(0, 49), min_size=1, max_size=33),
     others=st.lists(st.integers(1, 33), max_size=12),

@@ -47,7 +47,7 @@ def test_positions_are_the_published_formula() -> None:
 
 
 @pytest.mark.parametrize("pooling", ["first", "mean"])
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(lengths=st.lists(st.integers(1, 41), min_size=1, max_size=7), seed=st.integers(0, 99))
 def test_a_text_gets_the_same_answer_alone_and_packed(pooling, lengths, seed) -> None:
     torch.manual_seed(seed)

@@ -61,7 +61,7 @@ def test_wordpiece_takes_chinese_characters_one_by_one() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40))
 def test_any_text_is_encoded_within_bounds_or_refused(kind, text) -> None:
     try:
@@ -129,7 +129,7 @@ def test_a_long_text_is_refused_unless_truncation_is_chosen() -> None:
 
 @pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
 @given(first=st.integers(1, 30), second=st.integers(1, 30))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_pair_loses_from_its_longer_text_first(truncation, first, second) -> None:
     encoder = ENCODERS["words"]  # 12 tokens, 3 of them special: room for 9
     encoding = encoder.encode("room " * first, "kind " * second, truncation)
@@ -162,7 +162,7 @@ def places_of(encoding: Encoding) -> set[tuple[int, int]]:
     ),
     pair=st.none() | st.sampled_from([*TRICKY, *SENTENCES]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_lost_is_what_no_kept_token_covers(kind, truncation, parts, pair) -> None:
     text = "room" + " ".join(parts)
     whole = LONG[kind].encode(text, pair, "head")

@@ -302,7 +302,7 @@ REQUESTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(REQUESTS, st.integers(1, 2))
 def test_whatever_callers_and_engines_do_nobody_hangs_and_answers_are_right(
     requests, num_engines

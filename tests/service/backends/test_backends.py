@@ -38,7 +38,7 @@ def test_both_backends_agree(exported_bundle, onnx_backend, torch_backend, lengt
     assert_backends_agree(exported_bundle, onnx_backend, torch_backend, lengths)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lengths=st.lists(st.integers(1, 41), min_size=1, max_size=7), seed=st.integers(0, 99))
 def test_both_backends_agree_on_rows_of_any_shape(
     exported_bundle, onnx_backend, torch_backend, lengths, seed

@@ -26,7 +26,7 @@ def test_int8_is_what_the_bundle_says_and_pytorch_stays_float32(int8_bundle, int
     assert load_backend("torch", int8_bundle, threads=1).precision == "float32"
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(1, 41), min_size=1, max_size=7),
     threads=st.sampled_from([1, 2]),

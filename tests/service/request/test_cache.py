@@ -30,7 +30,7 @@ def open_shelf(cache: AnswerCache) -> AnswerShelf:
 
 
 @given(limit=st.integers(0, 4000), steps=STEPS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_it_is_never_over_its_bytes_and_gives_what_was_put(limit, steps) -> None:
     cache = AnswerCache(limit)
     shelves = [open_shelf(cache) for _ in range(3)]

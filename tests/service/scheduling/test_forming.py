@@ -4,7 +4,7 @@ import asyncio
 import math
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from service.scheduling.forecast import Forecast
@@ -77,7 +77,6 @@ class Engine:
         self.wakes = self.free_since
 
 
-@settings(deadline=None)
 @given(EVENTS, st.sampled_from([0.0, 0.5, 10.0]), st.floats(0.0, 30.0))
 def test_the_oldest_is_in_the_next_run_and_waits_for_company_no_longer_than_allowed(
     events, max_wait, run_seconds
