@@ -159,3 +159,16 @@ def test_more_before_you_never_means_an_earlier_answer(before, more, engines, ru
         return needed or 0.0
 
     assert predicted(before) <= predicted(before + more) * (1 + 1e-9)
+
+
+def test_a_predicted_wait_counts_half_as_much_again() -> None:
+    queue: WaitingTexts[Waiter] = WaitingTexts(1000, 100_000)
+    forecast = Forecast(queue, 2, 256, slow())
+    for engine in range(2):
+        forecast.began(engine, (10, 100), False, now=0.0)
+    queue.add(Waiter(30))
+    # 30 tokens wait and 6 + 6 are left to run, on two engines; the text itself takes 20, and the
+    # 30 may share its run, where the other engine does not help.
+    expected = 1.5 * (30 + 6 + 6) / 2 + 20 + 30 / 2
+    assert forecast.until_answer((20, 400), 1, False, now=4.0) == pytest.approx(expected)
+    assert forecast.wait(now=4.0) == pytest.approx((30 + 6 + 6) / 2)
