@@ -255,7 +255,11 @@ class Border:
 
     async def _refuse(self, status: Status, context: Context) -> NoReturn:
         self._metrics.refusals.labels(status.reason).inc()
-        await context.abort(status.code, status.message, status.metadata)
+        try:
+            await context.abort(status.code, status.message, status.metadata)
+        except grpc.aio.InternalError:
+            # The caller left in this moment: nobody to tell, and nothing for the log.
+            raise asyncio.CancelledError from None
 
 
 def _named(error: Exception, method: str) -> HeedfulError:
