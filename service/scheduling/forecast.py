@@ -8,7 +8,7 @@ from service.scheduling.prediction import RunCost
 Work = tuple[int, int]
 # What a predicted wait is multiplied by before a deadline is measured against it: answers that
 # come just too late cost as much as those in time, and help nobody. At three times the capacity
-# one in ten came late with 1.15 and one in a hundred with 1.5, while more came in time.
+# one in ten came late with 1.15 and one or two in a hundred with 1.5; more came in time.
 CAUTION = 1.5
 
 
