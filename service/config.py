@@ -39,7 +39,8 @@ class ServerConfig:
         poll_seconds: between two looks into the folder of models; 0 never looks again.
         allow_admin: whether callers may load and unload models and move defaults.
         canary_seconds: between two runs of each model's known example; 0 never runs it.
-        stuck_seconds: an engine run that takes longer makes health NOT_SERVING; 0 never does.
+        stuck_seconds: an engine run that takes longer makes health NOT_SERVING, and so do texts
+            that wait longer while no engine runs; 0 never does.
         tls_cert, tls_key: PEM files; empty serves plain text.
         tls_client_ca: PEM file; callers must show a certificate that it has signed.
         tokens_file: bearer tokens, one a line; empty lets anybody call.

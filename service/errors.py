@@ -138,6 +138,13 @@ class DeviceLostError(HeedfulError):
         super().__init__("the server's device has failed and the server ends: ask another one")
 
 
+class EngineLostError(HeedfulError):
+    """An engine's thread has ended, which it never should, and the process ends with it."""
+
+    def __init__(self) -> None:
+        super().__init__("an engine of the server has ended and the server ends: ask another one")
+
+
 class InternalFaultError(HeedfulError):
     """The server failed; what happened is in the log and not in the message."""
 

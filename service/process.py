@@ -16,15 +16,16 @@ from service.versions.serving import Loader, load_engine
 
 log = logging.getLogger(__name__)
 
-# Of a process whose device has failed for good; in sysexits.h "internal software error".
+# Of a process whose device, engine or gRPC has failed for good; in sysexits.h "internal software
+# error".
 LOST_EXIT_CODE = 70
 
 
 def run(config: ServerConfig, path: Path | None = None, load: Loader = load_engine) -> int:
     """Serves a bundle, and the models that the settings name, until SIGTERM or SIGINT.
 
-    A second signal ends at once. A device that fails for good ends the process with
-    LOST_EXIT_CODE, so that whatever watches over it starts another.
+    A second signal ends at once. What fails for good ends the process with LOST_EXIT_CODE, so
+    that whatever watches over it starts another.
 
     Returns:
         The exit code: 0 when everything that was accepted is answered.
@@ -69,7 +70,7 @@ async def _serve(config: ServerConfig, bundle: Bundle | None, load: Loader) -> i
 
 
 def _end_lost() -> NoReturn:
-    log.error("stopped: the device is lost; exit code %d", LOST_EXIT_CODE)
+    log.error("stopped: an engine or gRPC is lost; exit code %d", LOST_EXIT_CODE)
     logging.shutdown()
     os._exit(LOST_EXIT_CODE)  # what is left in the device's memory cannot be freed in order
 

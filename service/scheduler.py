@@ -7,12 +7,9 @@ tickets are touched in the event loop only, the queue under the lock only.
 
 import asyncio
 import logging
-import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import NoReturn
 
 from model.errors import HeedfulError
@@ -20,6 +17,7 @@ from service.backends import Backend
 from service.errors import (
     DeadlinePassedError,
     DrainingError,
+    EngineLostError,
 )
 from service.metrics import Metrics
 from service.request.attention import AttentionSelection
@@ -28,14 +26,13 @@ from service.scheduling.callers import Callers
 from service.scheduling.fitting import Fitting
 from service.scheduling.forecast import Forecast
 from service.scheduling.forming import Forming
+from service.scheduling.niceness import step_back
 from service.scheduling.prediction import RunCost
 from service.scheduling.runs import Run, run_timed
 from service.scheduling.tickets import Outcome, Text, Ticket, open_ticket, work_of
 from service.scheduling.waiting import WaitingTexts
 
 log = logging.getLogger(__name__)
-
-ENGINE_NICENESS = 10
 
 
 class Scheduler:
@@ -79,7 +76,7 @@ class Scheduler:
         )
         self._lock = threading.Condition()
         self._callers = Callers(self._forecast, metrics)
-        self._closing = False
+        self._closing, self._broken = False, ""
         self.num_runs = self._num_running = 0
         self._num_working = len(engines)
         self._all_ended = asyncio.Event()
@@ -92,8 +89,8 @@ class Scheduler:
 
     @property
     def lost(self) -> str:
-        """What the engines' device died of; empty while it lives."""
-        return self._fitting.lost
+        """What the engines' device or a thread of theirs died of; empty while they live."""
+        return self._fitting.lost or self._broken
 
     @property
     def num_texts(self) -> int:
@@ -160,6 +157,7 @@ class Scheduler:
             OverloadedError: there is no room; at once.
             HopelessDeadlineError: the answer would come after the deadline; at once.
             DrainingError: the scheduler is closing.
+            EngineLostError: an engine's thread has ended.
             DeadlinePassedError: the deadline passed.
             InternalFaultError: the engine failed on this request.
         """
@@ -191,7 +189,7 @@ class Scheduler:
                 await self._all_ended.wait()
         except TimeoutError:
             log.error("An engine is still running after %.1f s; giving it up", timeout)
-        self._callers.dismiss()
+        self._callers.dismiss(DrainingError())
         return self._all_ended.is_set()
 
     def _admit(
@@ -200,6 +198,8 @@ class Scheduler:
         attention: AttentionSelection | None,
         deadline: float | None,
     ) -> Ticket:
+        if self._broken:
+            raise EngineLostError
         ticket = open_ticket(self._loop.create_future(), encodings, attention, deadline)
         work = work_of(ticket.texts)
         with self._lock:
@@ -230,11 +230,16 @@ class Scheduler:
 
     def _work(self, engine: int, backend: Backend) -> None:
         """An engine's thread: runs until the scheduler closes and nothing waits."""
-        _step_back()
-        while texts := self._next_run(engine):
-            pad, metrics = self._pad_token_id, self._metrics
-            self._report(run_timed(engine, backend, texts, pad, metrics, self._fitting))
-            del texts  # and with them the callers' answers, while waiting
+        step_back()
+        try:
+            while texts := self._next_run(engine):
+                pad, metrics = self._pad_token_id, self._metrics
+                self._report(run_timed(engine, backend, texts, pad, metrics, self._fitting))
+                del texts  # and with them the callers' answers, while waiting
+        except BaseException as error:
+            # Whatever it is, even an exit: callers would wait for this thread for ever.
+            log.critical("The thread of engine %d has ended", engine, exc_info=True)
+            self._post(self._break, f"an engine's thread ended with {type(error).__name__}")
         self._post(self._ended)
 
     def _next_run(self, engine: int) -> list[Text]:
@@ -283,18 +288,12 @@ class Scheduler:
         self.num_runs += 1
         self._callers.tell(run)
 
+    def _break(self, why: str) -> None:
+        """Tells all callers, since nobody knows which of them the thread has taken with it."""
+        self._broken = why
+        self._callers.dismiss(EngineLostError())
+
     def _ended(self) -> None:
         self._num_working -= 1
         if not self._num_working:
             self._all_ended.set()
-
-
-def _step_back() -> None:
-    """Lets this thread run when the event loop does not want to, where the system can do that.
-
-    Under overload the loop has to read and refuse more than the engines can do; as one among
-    equals it came late to everything, and a third of the answers with it.
-    """
-    if sys.platform == "linux":  # elsewhere threads have no niceness of their own
-        with suppress(PermissionError):  # a sandbox without setpriority serves as before
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), ENGINE_NICENESS)

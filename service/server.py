@@ -50,7 +50,8 @@ class Server:
     """One server; start, then stop, inside one running event loop.
 
     Attributes:
-        lost: set when a device has failed for good: then only a new process helps.
+        lost: set when a device, an engine's thread or gRPC has failed for good: then only a new
+            process helps.
         models: those that answer.
         repository: what changes them.
     """
@@ -180,12 +181,14 @@ class Server:
     async def _load_models(self) -> None:
         start = time.monotonic()
         await self.repository.start()
-        work = [self._watchdog.run()]
+        work = [self._watchdog.run(), self._guard_port()]
         if self.config.models and self.config.poll_seconds:
             watch = FolderWatch(self.repository, self.config.poll_seconds)
             await watch.remember()
             work.append(watch.run())
         self._background = [asyncio.create_task(item) for item in work]
+        for task in self._background:
+            task.add_done_callback(self._check_end)
         self._ready = True
         self._refresh()
         log.info(
@@ -196,6 +199,18 @@ class Server:
                 for served in self.models
             ),
         )
+
+    async def _guard_port(self) -> None:
+        """Fails when gRPC stops by itself, which would leave a process that answers nobody."""
+        # Without the shield, cancelling this would cancel what gRPC itself waits for.
+        await asyncio.shield(self._server.wait_for_termination())
+        raise SetupError("gRPC has stopped by itself")
+
+    def _check_end(self, task: asyncio.Task[None]) -> None:
+        """Ends the process if what must go on beside the calls does not."""
+        if not task.cancelled():
+            log.critical("A task of the server has ended", exc_info=task.exception())
+            self.lost.set()
 
     def _refresh(self) -> None:
         """Tells health and metrics what answers now."""

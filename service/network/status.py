@@ -17,6 +17,7 @@ from service.errors import (
     DeviceLostError,
     DeviceMemoryError,
     DrainingError,
+    EngineLostError,
     HopelessDeadlineError,
     InternalFaultError,
     LoadFailedError,
@@ -46,6 +47,7 @@ TABLE: dict[type[HeedfulError], tuple[grpc.StatusCode, str]] = {
     LoadingError: (grpc.StatusCode.UNAVAILABLE, "LOADING"),
     DrainingError: (grpc.StatusCode.UNAVAILABLE, "DRAINING"),
     DeviceLostError: (grpc.StatusCode.UNAVAILABLE, "DEVICE_LOST"),
+    EngineLostError: (grpc.StatusCode.UNAVAILABLE, "ENGINE_LOST"),
     InternalFaultError: (grpc.StatusCode.INTERNAL, "INTERNAL_FAULT"),
 }
 

@@ -1,7 +1,7 @@
 """Callers who wait for their texts: told results, refusals and the end, in the event loop only."""
 
 from model.errors import HeedfulError
-from service.errors import DrainingError, HopelessDeadlineError, OverloadedError
+from service.errors import HopelessDeadlineError, OverloadedError
 from service.metrics import Metrics
 from service.scheduling.forecast import Forecast
 from service.scheduling.runs import Run
@@ -52,8 +52,8 @@ class Callers:
                 ticket.future.set_exception(HopelessDeadlineError(needed, ticket.deadline - now))
                 self._metrics.departed.labels("queued").inc()
 
-    def dismiss(self) -> None:
-        """Tells all who still wait that there will be no answer."""
+    def dismiss(self, refusal: HeedfulError) -> None:
+        """Tells all who still wait why there will be no answer."""
         for ticket in self._open:
             if not ticket.future.done():
-                ticket.future.set_exception(DrainingError())
+                ticket.future.set_exception(refusal)

@@ -42,7 +42,8 @@ class Watchdog:
         when a device is lost to this process.
 
         Args:
-            stuck_seconds: a run that takes longer is stuck; 0 never looks.
+            stuck_seconds: a run that takes longer is stuck, and a model whose texts wait longer
+                while no engine runs; 0 never looks.
             canary_seconds: between two runs of the known example; 0 never runs it.
         """
         self._models, self._metrics = models, metrics
@@ -62,9 +63,15 @@ class Watchdog:
         while True:
             await asyncio.sleep(min(1.0, self._stuck_seconds / 4))
             for served in self._models:
-                longest = max((engine.running_seconds for engine in served.engines), default=0.0)
-                stuck = longest > self._stuck_seconds
-                self._note(served, STUCK, f"a run takes over {self._stuck_seconds:g} s" * stuck)
+                self._note(served, STUCK, self._what_is_stuck(served))
+
+    def _what_is_stuck(self, served: ServedModel) -> str:
+        bound, scheduler = self._stuck_seconds, served.scheduler
+        if any(engine.running_seconds > bound for engine in served.engines):
+            return f"a run takes over {bound:g} s"
+        if scheduler.age_seconds > bound and not scheduler.num_running:
+            return f"a text has waited over {bound:g} s, and no engine runs"
+        return ""
 
     async def _look_at_devices(self) -> None:
         while True:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from service.errors import (
     DeadlinePassedError,
     DrainingError,
+    EngineLostError,
     InternalFaultError,
     OverloadedError,
 )
@@ -30,6 +31,15 @@ from tests.service.engines import (
     NumpyEngine,
     expected_logits,
 )
+
+
+class ExitingEngine(NumpyEngine):
+    """Ends its thread with what no `except Exception` catches, and threads do not even print."""
+
+    def run(self, rows):
+        super().run(rows)
+        raise SystemExit
+
 
 EVERYTHING = AttentionSelection((0, 1), (0, 1, 2), None, False, "float32")
 
@@ -266,6 +276,20 @@ async def test_the_queue_can_be_read_while_it_waits() -> None:
         await admitted(scheduler, [1, 2, 3])
         assert (scheduler.num_texts, scheduler.num_tokens, scheduler.num_running) == (1, 3, 1)
         assert scheduler.age_seconds > 0
+
+
+async def test_no_caller_waits_for_an_engine_whose_thread_has_ended(caplog) -> None:
+    engine = ExitingEngine(open_gate=False)
+    async with scheduling(engine) as scheduler:
+        callers = [await busy(scheduler, engine), await admitted(scheduler, [1, 2])]
+        engine.gate.set()
+        for outcome in await asyncio.gather(*callers, return_exceptions=True):
+            assert isinstance(outcome, EngineLostError)
+        with pytest.raises(EngineLostError):
+            await scheduler.classify([[1]])
+        assert scheduler.lost == "an engine's thread ended with SystemExit"
+        assert "The thread of engine 0 has ended" in caplog.text
+        assert await scheduler.close(5)
 
 
 async def test_closing_finishes_what_was_accepted_and_refuses_the_rest() -> None:

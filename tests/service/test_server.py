@@ -1,5 +1,7 @@
 """A real server on a free port, with both backends, over stubs as protoc makes them."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from model.packing import pack, unpack_attentions
 from model.weights import as_tensors
 from service.request.scores import softmax
 from tests.conftest import LABELS, SENTENCES
+from tests.service.calls import TIMEOUT
+from tests.service.engines import GoldenEngine
 
 ENCODINGS = {
     pb.ATTENTION_ENCODING_FLOAT32: ("<f4", 1e-5),
@@ -180,3 +184,12 @@ def test_many_callers_at_once_each_get_their_own_answer(caller, expected) -> Non
         assert [scores[index] for index in range(3)] == pytest.approx(
             expected(text)[1].tolist(), abs=1e-4
         )
+
+
+def test_a_server_that_grpc_has_left_alone_is_lost(start_server, tiny_bundle, caplog) -> None:
+    server = start_server(tiny_bundle, load=lambda bundle, config: GoldenEngine(bundle))
+    stopping = server.server._server.stop(0)
+    asyncio.run_coroutine_threadsafe(stopping, server._loop).result(TIMEOUT)
+    lost = asyncio.wait_for(server.server.lost.wait(), TIMEOUT)
+    assert asyncio.run_coroutine_threadsafe(lost, server._loop).result(2 * TIMEOUT)
+    assert "gRPC has stopped by itself" in caplog.text

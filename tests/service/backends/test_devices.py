@@ -163,7 +163,7 @@ def test_a_process_that_lost_its_device_ends_with_70(tiny_bundle) -> None:
     finally:
         process.kill()
     assert process.returncode == 70, log
-    assert "the device is lost; exit code 70" in log
+    assert "an engine or gRPC is lost; exit code 70" in log
 
 
 def test_a_process_that_loses_its_device_while_starting_ends_with_70(tiny_bundle) -> None:
@@ -171,7 +171,7 @@ def test_a_process_that_loses_its_device_while_starting_ends_with_70(tiny_bundle
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 70, done.stderr
     assert "failed while warming up (RuntimeError:" in done.stderr
-    assert "the device is lost; exit code 70" in done.stderr
+    assert "an engine or gRPC is lost; exit code 70" in done.stderr
 
 
 def test_a_new_version_that_costs_the_device_ends_the_server(start_server, tiny_bundle) -> None:

@@ -19,6 +19,7 @@ from service.errors import (
     DeviceLostError,
     DeviceMemoryError,
     DrainingError,
+    EngineLostError,
     HopelessDeadlineError,
     InternalFaultError,
     LoadFailedError,
@@ -99,6 +100,7 @@ ROWS = [
     (LoadingError(), StatusCode.UNAVAILABLE, "LOADING"),
     (DrainingError(), StatusCode.UNAVAILABLE, "DRAINING"),
     (DeviceLostError(), StatusCode.UNAVAILABLE, "DEVICE_LOST"),
+    (EngineLostError(), StatusCode.UNAVAILABLE, "ENGINE_LOST"),
     (InternalFaultError(), StatusCode.INTERNAL, "INTERNAL_FAULT"),
 ]
 

@@ -82,6 +82,18 @@ async def test_a_run_that_hangs_turns_health_until_it_returns(shelf) -> None:
         assert ready("heedful_model_ready", labels) == 1
 
 
+async def test_a_text_that_waits_while_no_engine_runs_turns_health(shelf) -> None:
+    settings = {"stuck_seconds": 0.05, "canary_seconds": 0, "max_wait_ms": 1000}
+    async with asyncio.timeout(TIMEOUT), on_the_wire(shelf, **settings) as wire:
+        statuses = watch(wire, "")
+        assert (await statuses.read()).status == SERVING
+        waiting = wire.classifier.Classify(texts("a"), timeout=TIMEOUT)
+        assert (await statuses.read()).status == NOT_SERVING
+        assert "no engine runs" in (await wire.rows())["reviews", "2"].reason
+        assert (await waiting).results
+        assert (await statuses.read()).status == SERVING
+
+
 @pytest.mark.parametrize(
     ("error", "shift", "outcome"), [(None, 1.0, "wrong"), (RuntimeError("broke"), 0.0, "failed")]
 )
