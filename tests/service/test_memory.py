@@ -23,7 +23,7 @@ from service.quota import usable_cpus
 from tests.conftest import LABELS
 from tests.service.calls import texts
 from tests.service.engines import GoldenEngine
-from tests.service.test_signals import serving
+from tests.service.processes import serving
 
 LONGEST, HEADS = 512, 16
 # The attention weights of the longest text in one layer, float32; a run has some of that size.
@@ -62,7 +62,7 @@ def long_bundle(tmp_path_factory, tiny_tokenizer) -> Bundle:
 
 @linux
 def test_threads_of_a_server_share_heaps(exported_bundle) -> None:
-    with serving(exported_bundle.path) as (process, _, _):
+    with serving(exported_bundle.path) as process:
         assert num_heaps(process.pid) <= ARENAS_PER_CPU * usable_cpus()
 
 
@@ -96,10 +96,10 @@ def test_a_loaded_model_keeps_no_memory_that_it_has_freed(start_server, tiny_bun
 @pytest.mark.soak
 def test_memory_is_flat_over_requests_of_random_lengths(long_bundle) -> None:
     count = int(os.environ.get("HEEDFUL_SOAK_REQUESTS", "20000"))
-    with serving(long_bundle.path, "--instances", str(usable_cpus())) as (process, address, _):
+    with serving(long_bundle.path, "--instances", str(usable_cpus())) as process:
         seen = [memory_of(process.pid)[0]]
         for seed in range(4):
-            asyncio.run(ask_for_all_lengths(address, count // 4, seed))
+            asyncio.run(ask_for_all_lengths(process.address, count // 4, seed))
             seen.append(memory_of(process.pid)[0])
         peak = memory_of(process.pid)[1]
     at = ", ".join(f"{resident / 2**20:.0f}" for resident in seen)

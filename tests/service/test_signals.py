@@ -1,50 +1,24 @@
 """`heedful serve` as a process: how it starts, stops and fails to start."""
 
-import re
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import ExitStack
 
 import grpc
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from tests.service.calls import TIMEOUT, refusal_of, texts
+from tests.service.processes import FREE_PORTS, HEEDFUL, ServerProcess, serving
 
-HEEDFUL = Path(sys.executable).with_name("heedful")
-FREE_PORTS = ["--port", "0", "--metrics-port", "0", "--threads", "1"]
 LONG_TEXT = "two hours of noise " * 6
 NUM_CALLERS, TEXTS_EACH = 48, 4
 # Holds all of that in the queue for some seconds after the first has come.
 FULL_LOAD = ["--max-wait-ms", "4000", "--run-tokens", "20000"]
 LONG_TIMEOUT = 120
-
-
-@contextmanager
-def serving(bundle: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], str, list[str]]]:
-    """A server process that is ready, its address, and the lines it has logged so far."""
-    command = [HEEDFUL, "serve", bundle, *FREE_PORTS, *options]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    lines: list[str] = []
-    try:
-        for line in process.stderr:
-            lines.append(line)
-            if "ready after" in line:
-                break
-        address = re.search(r"listening on (\S+)", "".join(lines))
-        assert address, lines
-        yield process, address[1], lines
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def fails(*arguments: object) -> str:
@@ -61,63 +35,58 @@ def fails(*arguments: object) -> str:
 def test_a_signal_under_load_finishes_what_was_accepted_and_exits_with_0(
     exported_bundle, number
 ) -> None:
-    with serving(exported_bundle.path) as (process, address, _):
-        with grpc.insecure_channel(address) as channel:
+    with serving(exported_bundle.path) as process:
+        with grpc.insecure_channel(process.address) as channel:
             stub = ClassifierStub(channel)
             request = texts(*[LONG_TEXT] * 32)
             calls = [stub.Classify.future(request, timeout=TIMEOUT) for _ in range(20)]
             assert calls[0].result().results  # the rest is in the server by now, or on its way
-            process.send_signal(number)
+            process.send(number)
             outcomes = {call.code() for call in calls}
             late = stub.Classify.future(request, timeout=TIMEOUT)
             assert late.code() is grpc.StatusCode.UNAVAILABLE
-        _, log = process.communicate(timeout=TIMEOUT)
+        assert process.ended() == 0
     # No CANCELLED: a caller must know that asking another server is safe.
     assert outcomes <= {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
-    assert process.returncode == 0
-    assert "all that was accepted is answered" in log
-    assert "Traceback" not in log
-    assert "noise" not in log
+    assert "all that was accepted is answered" in process.log
+    assert "Traceback" not in process.log
+    assert "noise" not in process.log
 
 
 def test_at_full_load_all_that_was_accepted_is_answered_and_new_calls_are_refused(
     exported_bundle,
 ) -> None:
-    with serving(exported_bundle.path, *FULL_LOAD) as (process, address, lines), ExitStack() as own:
+    with serving(exported_bundle.path, *FULL_LOAD) as process, ExitStack() as own:
         alone = [("grpc.use_local_subchannel_pool", 1)]  # a connection for each channel
-        channels = [own.enter_context(grpc.insecure_channel(address, alone)) for _ in range(8)]
+        to = process.address
+        channels = [own.enter_context(grpc.insecure_channel(to, alone)) for _ in range(8)]
         stubs = [ClassifierStub(channel) for channel in channels]
         request = texts(*[LONG_TEXT] * TEXTS_EACH)
         calls = [
             stubs[number % len(stubs)].Classify.future(request, timeout=LONG_TIMEOUT)
             for number in range(NUM_CALLERS)
         ]
-        _wait_until_accepted("".join(lines), calls)
-        process.send_signal(signal.SIGTERM)
-        assert any("finishing what was accepted" in line for line in process.stderr)
+        _wait_until_accepted(process, calls)
+        process.send(signal.SIGTERM)
+        process.wait_for("finishing what was accepted")
         refused = _first_refusal(stubs[0])
         had_more_to_do = not all(call.done() for call in calls)
         codes = [call.code() for call in calls]
-        _, log = process.communicate(timeout=LONG_TIMEOUT)
+        assert process.ended(LONG_TIMEOUT) == 0
     assert codes == [grpc.StatusCode.OK] * NUM_CALLERS
     assert all(len(call.result().results) == TEXTS_EACH for call in calls)
     assert refused.code() is grpc.StatusCode.UNAVAILABLE
     if had_more_to_do:
         assert refusal_of(refused).reason == "DRAINING"
-    assert process.returncode == 0
-    assert "all that was accepted is answered" in log
+    assert "all that was accepted is answered" in process.log
 
 
-def _wait_until_accepted(log: str, calls: list[grpc.Future]) -> None:
+def _wait_until_accepted(process: ServerProcess, calls: list[grpc.Future]) -> None:
     """Waits until every call is in the server's queue, or further."""
-    url = re.search(r"metrics on (\S+)", log)
-    assert url, log
     until = time.monotonic() + LONG_TIMEOUT
     while time.monotonic() < until:
         answered = sum(call.done() for call in calls)
-        with urllib.request.urlopen(url[1], timeout=TIMEOUT) as page:  # noqa: S310 - our own
-            families = text_string_to_metric_families(page.read().decode())
-        values = {sample.name: sample.value for family in families for sample in family.samples}
+        values = process.metrics()
         inside = values["heedful_queue_texts"] + values["heedful_running_texts"]
         if inside + answered * TEXTS_EACH >= len(calls) * TEXTS_EACH:
             return
@@ -134,16 +103,16 @@ def _first_refusal(stub: ClassifierStub) -> grpc.RpcError:
 
 
 def test_the_log_says_what_runs_where(exported_bundle) -> None:
-    with serving(exported_bundle.path, "--log-level", "debug") as (process, address, lines):
-        with grpc.insecure_channel(address) as channel:
+    with serving(exported_bundle.path, "--log-level", "debug") as process:
+        with grpc.insecure_channel(process.address) as channel:
             ClassifierStub(channel).Classify(texts("a secret wish"), timeout=TIMEOUT)
-        process.terminate()
-        _, rest = process.communicate(timeout=TIMEOUT)
-    log = "".join(lines)
+        process.send(signal.SIGTERM)
+        process.ended()
+    log = process.log
     assert "engine onnxruntime on cpu, threads 1" in log
     assert f"model tiny, version {exported_bundle.manifest.version}" in log
     assert "metrics on http://127.0.0.1:" in log
-    assert "secret" not in log + rest
+    assert "secret" not in log
 
 
 def test_environment_variables_are_options(exported_bundle, monkeypatch) -> None:
@@ -161,8 +130,8 @@ def test_a_port_in_use_is_said_plainly(exported_bundle, option) -> None:
 
 
 def test_two_servers_never_share_a_port(exported_bundle) -> None:
-    with serving(exported_bundle.path) as (_, address, _):
-        port = address.rpartition(":")[2]
+    with serving(exported_bundle.path) as process:
+        port = process.address.rpartition(":")[2]
         assert "--port" in fails(exported_bundle.path, *FREE_PORTS, "--port", port)
 
 

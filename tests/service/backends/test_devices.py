@@ -27,6 +27,7 @@ from service.versions.instances import plan_run_tokens
 from service.versions.serving import _warm_up_fitting
 from tests.service.calls import TIMEOUT, refusal_of, texts
 from tests.service.engines import GoldenEngine
+from tests.service.processes import running
 from tests.service.scheduling.test_fitting import ORT_LOST, ORT_MEMORY
 
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -146,24 +147,15 @@ def test_a_lost_device_turns_health(start_server, tiny_bundle) -> None:
 
 def test_a_process_that_lost_its_device_ends_with_70(tiny_bundle) -> None:
     command = [sys.executable, "-c", LOST_PROCESS, str(tiny_bundle.path), "FailingEngine"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    try:
-        address = ""
-        for line in process.stderr:
-            address = line.split()[-1] if "listening on" in line else address
-            if "ready after" in line:
-                break
-        with grpc.insecure_channel(address) as channel:
+    with running(command) as process:
+        with grpc.insecure_channel(process.address) as channel:
             calls = [
                 ClassifierStub(channel).Classify.future(texts("a word"), timeout=TIMEOUT)
                 for _ in range(5)
             ]
             assert {call.code() for call in calls} == {grpc.StatusCode.UNAVAILABLE}
-        _, log = process.communicate(timeout=TIMEOUT)
-    finally:
-        process.kill()
-    assert process.returncode == 70, log
-    assert "an engine or gRPC is lost; exit code 70" in log
+        assert process.ended() == 70
+    assert "an engine or gRPC is lost; exit code 70" in process.log
 
 
 def test_a_process_that_loses_its_device_while_starting_ends_with_70(tiny_bundle) -> None:

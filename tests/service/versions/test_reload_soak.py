@@ -17,9 +17,9 @@ from model.bundle import Bundle
 from service.versions.serving import load_engine
 from tests.conftest import SENTENCES
 from tests.service.calls import TIMEOUT, texts
+from tests.service.processes import serving
 from tests.service.shelves import Shelf, Wire, on_the_wire
 from tests.service.test_memory import linux, memory_of
-from tests.service.test_signals import serving
 
 CALLERS = 8
 # What the process may grow by over 150 reloads: an engine that stayed would cost over 1 MB each.
@@ -116,8 +116,8 @@ async def test_reloads_of_a_large_model_under_load_keep_memory_flat() -> None:
     seen: list[int] = []
     with ExitStack() as stack:
         bundle = stack.enter_context(random_bundle(LARGE, int8=True))
-        process, address, _ = stack.enter_context(serving(bundle.path, "--allow-admin"))
-        async with grpc.aio.insecure_channel(address) as channel:
+        process = stack.enter_context(serving(bundle.path, "--allow-admin"))
+        async with grpc.aio.insecure_channel(process.address) as channel:
             await reload_under_load(
                 Wire(None, channel),
                 LARGE_RELOADS,
