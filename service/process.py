@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +20,9 @@ log = logging.getLogger(__name__)
 # Of a process whose device, engine or gRPC has failed for good; in sysexits.h "internal software
 # error".
 LOST_EXIT_CODE = 70
+# How long a thread may make others wait for the interpreter. With Python's 5 ms the event loop
+# stood still for as long again and again, whenever an engine's thread was at its own work.
+SWITCH_SECONDS = 0.001
 
 
 def run(config: ServerConfig, path: Path | None = None, load: Loader = load_engine) -> int:
@@ -35,6 +39,7 @@ def run(config: ServerConfig, path: Path | None = None, load: Loader = load_engi
         SetupError: a port, device or package is not to be had.
     """
     share_arenas()
+    sys.setswitchinterval(SWITCH_SECONDS)
     return asyncio.run(_serve(config, load_bundle(path) if path else None, load))
 
 

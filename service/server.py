@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha import reflection_pb2_grpc
 from model.bundle import Bundle
 from model.errors import SetupError
 from service.config import ServerConfig
+from service.memory import unsettle
 from service.metrics import Metrics
 from service.model_queues import ModelQueues
 from service.network.border import SERVICE, Border
@@ -161,6 +162,7 @@ class Server:
         left = max(LAST_SECONDS, end - time.monotonic())
         finished = await self.repository.close(left)
         self._executor.shutdown(wait=False, cancel_futures=True)
+        unsettle()
         if self._metrics_server is not None:
             self._metrics_server.stop()
             self._metrics_server = None

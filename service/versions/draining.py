@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from service.config import ServerConfig
-from service.memory import give_back
+from service.memory import settle
 from service.metrics import Metrics
 from service.versions.models import OUTCOMES, Models, ServedModel
 
 log = logging.getLogger(__name__)
 
-GIVE_BACK_SECONDS = 0.5
+SETTLE_SECONDS = 0.5
 
 
 class Draining:
@@ -41,11 +41,11 @@ class Draining:
     def _drained_one(self, drain: asyncio.Task[None]) -> None:
         self._drains.discard(drain)
         # A little later, since the engine's thread lets go of it as it ends.
-        drain.get_loop().call_later(GIVE_BACK_SECONDS, self._give_back)
+        drain.get_loop().call_later(SETTLE_SECONDS, self._settle)
 
-    def _give_back(self) -> None:
+    def _settle(self) -> None:
         if not self._ending:
-            asyncio.get_running_loop().run_in_executor(None, give_back)
+            asyncio.get_running_loop().run_in_executor(None, settle)
 
     async def _drain(self, served: ServedModel) -> None:
         """Lets a version's calls end, then its engine; with it goes its memory."""

@@ -15,7 +15,7 @@ from service.backends.failures import device_failure
 from service.backends.loading import load_backend
 from service.backends.timed import TimedEngine
 from service.config import ServerConfig
-from service.memory import give_back
+from service.memory import settle
 from service.metrics import Metrics
 from service.quota import usable_cpus
 from service.request.cache import AnswerCache
@@ -72,7 +72,6 @@ async def load_served(
     cost = RunCost()
     for backend in dict.fromkeys(backends):
         cost, run_tokens = await asyncio.to_thread(_warm_up_fitting, backend, bundle, run_tokens)
-    await asyncio.to_thread(give_back)  # what the longest run has taken
     engines = [TimedEngine(backend) for backend in backends]
     scheduler = Scheduler(
         engines,
@@ -93,7 +92,9 @@ async def load_served(
     servicer = ClassifierServicer(
         bundle, backend, scheduler, config=config, executor=executor, metrics=metrics, shelf=shelf
     )
-    return ServedModel(bundle, backend, scheduler, servicer, engines, metrics, shelf)
+    served = ServedModel(bundle, backend, scheduler, servicer, engines, metrics, shelf)
+    await asyncio.to_thread(settle)  # the longest run has left much behind
+    return served
 
 
 def _load_allowed(

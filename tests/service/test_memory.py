@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import gc
 import itertools
 import os
 import random
@@ -90,6 +91,15 @@ def test_a_loaded_model_keeps_no_memory_that_it_has_freed(start_server, tiny_bun
     grown = memory_of(os.getpid())[0] - before
     server.stop()
     assert grown < NUM_PIECES * PIECE_BYTES / 2
+
+
+def test_garbage_collections_pass_over_what_is_served(start_server, tiny_bundle) -> None:
+    server = start_server(tiny_bundle, load=lambda bundle, config: GoldenEngine(bundle))
+    served = next(iter(server.server.models))
+    # All that is found by a collection can be listed, and what it passes over cannot.
+    assert not any(found is served.servicer for found in gc.get_objects())
+    server.stop()
+    assert any(found is served.servicer for found in gc.get_objects())
 
 
 @linux
