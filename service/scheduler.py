@@ -120,25 +120,27 @@ class Scheduler:
         with self._lock:
             return self._forecast.wait(time.monotonic())
 
-    def check_door(self, num_texts: int, with_attention: bool, deadline: float) -> None:
-        """Refuses what has no chance however short its texts are, before work is put into it.
+    def check_door(self, lengths: Sequence[int], with_attention: bool, deadline: float) -> None:
+        """Refuses what has no chance, before work is put into it.
+
+        Args:
+            lengths: tokens that the texts will have, as far as can be guessed.
 
         Raises:
             OverloadedError: there is no room.
             HopelessDeadlineError: the answer would come after the deadline.
         """
-        refusal = self.door_refusal(num_texts, with_attention, deadline)
+        refusal = self.door_refusal(lengths, with_attention, deadline)
         if refusal is not None:
             self._refuse(refusal, "door")
 
     def door_refusal(
-        self, num_texts: int, with_attention: bool, deadline: float
+        self, lengths: Sequence[int], with_attention: bool, deadline: float
     ) -> HeedfulError | None:
         """What check_door would raise; it refuses nobody and counts nothing."""
+        num_texts, work = len(lengths), (sum(lengths), sum(length**2 for length in lengths))
         with self._lock:
-            return self._admission.refusal(
-                (num_texts, num_texts), num_texts, with_attention, deadline
-            )
+            return self._admission.refusal(num_texts, num_texts, work, with_attention, deadline)
 
     async def classify(
         self,
@@ -206,7 +208,7 @@ class Scheduler:
             if self._closing:
                 raise DrainingError
             refusal = self._admission.refusal(
-                work, len(encodings), attention is not None, ticket.deadline
+                len(encodings), work[0], work, attention is not None, ticket.deadline
             )
             if refusal is None:
                 for text in ticket.texts:

@@ -19,6 +19,7 @@ from service.request.allowance import Allowance
 from service.request.asking import Asking
 from service.request.attention import AttentionSelection
 from service.request.cache import AnswerShelf
+from service.request.guessing import TokenGuess
 from service.request.questions import Question, Reader, Source
 from service.request.reserve import Reserve
 from service.request.scores import LabelScorer
@@ -95,6 +96,7 @@ class ClassifierServicer:
         self._bundle, self._backend, self._scheduler = bundle, backend, scheduler
         self._config, self._executor, self._metrics = config, executor, metrics
         self._asking = Asking(scheduler, shelf, metrics)
+        self._guess = TokenGuess(manifest.max_tokens)
         self._looks = Allowance(LOOKED_CHARACTERS_PER_SECOND)
         self.reader = Reader(bundle, config.max_inputs, config.max_text_bytes)
         self.scorer = LabelScorer(manifest.labels, manifest.problem_type)
@@ -150,7 +152,8 @@ class ClassifierServicer:
                 f"this bundle answers no attention with {self._backend.name}: ask without, or "
                 "serve a bundle that has attention.onnx"
             )
-        door = len(question.sources), question.attention is not None, call.deadline
+        lengths = self._guess.lengths(question.sources)
+        door = lengths, question.attention is not None, call.deadline
         if self._asking.has_cache and self._scheduler.door_refusal(*door):
             kept = await self._look(question, call)
             if kept is not None:
@@ -175,7 +178,7 @@ class ClassifierServicer:
         Only tokens tell, and tokenizing for requests that are refused nevertheless takes from
         those that are not. So vain looks are rationed, and one that finds an answer is free.
         """
-        size = num_characters(question.sources) + LOOK_CHARACTERS * len(question.sources)
+        size = sum(map(num_characters, question.sources)) + LOOK_CHARACTERS * len(question.sources)
         if question.attention or not self._looks.take(size):
             return None
         encodings, tokenize_seconds = await self._encode(
@@ -212,6 +215,7 @@ class ClassifierServicer:
         start = time.perf_counter()
         encodings = await self._tokenizing.encode(sources, truncation, call.deadline)
         seconds = time.perf_counter() - start
+        self._guess.learn(sources, encodings)
         self._metrics.tokenize.observe(seconds)
         return encodings, seconds
 

@@ -41,7 +41,7 @@ class Tokenizing:
             OverloadedError: too much text waits for a thread.
             DeadlinePassedError: the deadline passed.
         """
-        size = num_characters(sources)
+        size = sum(map(num_characters, sources))
         if size <= INLINE_CHARACTERS:
             return self._encode(sources, truncation)
         if self._waiting and self._waiting + size > self._max_waiting:
@@ -87,6 +87,6 @@ class Tokenizing:
         return self._encoder.encode_ids(source)
 
 
-def num_characters(sources: Sequence[Source]) -> int:
-    """How long texts are together; ready-made token ids count as characters."""
-    return sum(sum(map(len, item)) if isinstance(item, tuple) else len(item) for item in sources)
+def num_characters(source: Source) -> int:
+    """How long a text or a pair is; ready-made token ids count as characters."""
+    return sum(map(len, source)) if isinstance(source, tuple) else len(source)

@@ -21,15 +21,25 @@ class Admission:
         self._max_queue_seconds = max_queue_seconds
 
     def refusal(
-        self, work: Work, num_texts: int, with_attention: bool, deadline: float
+        self,
+        num_texts: int,
+        least_tokens: int,
+        work: Work,
+        with_attention: bool,
+        deadline: float,
     ) -> HeedfulError | None:
-        """Why a request cannot be taken, or None."""
+        """Why a request cannot be taken, or None.
+
+        Args:
+            least_tokens: of all its texts, as far as is certain: for the room they take.
+            work: as far as can be told: for the time they take.
+        """
         now = time.monotonic()
         waiting, wait = self._waiting, self._forecast.wait(now)
         retry = min(max(wait, RETRY_SECONDS[0]), RETRY_SECONDS[1])
         if deadline <= now:
             return DeadlinePassedError("waiting to be admitted")
-        if full := waiting.lacks_room(num_texts, work[0]):
+        if full := waiting.lacks_room(num_texts, least_tokens):
             limit = waiting.max_texts if full == "texts" else waiting.max_tokens
             return OverloadedError(full, limit, retry)
         if waiting.num_texts and wait > self._max_queue_seconds:

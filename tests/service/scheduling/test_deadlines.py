@@ -52,18 +52,31 @@ async def test_the_door_refuses_before_anything_is_tokenized() -> None:
         await busy(scheduler, engine)
         await admitted(scheduler, [1] * 20)
         with pytest.raises(HopelessDeadlineError):
-            scheduler.check_door(1, False, time.monotonic() + 10)
+            scheduler.check_door([1], False, time.monotonic() + 10)
         with pytest.raises(OverloadedError, match="at most 2 texts"):
-            scheduler.check_door(2, False, math.inf)
+            scheduler.check_door([1, 1], False, math.inf)
         with pytest.raises(DeadlinePassedError):
-            scheduler.check_door(1, False, time.monotonic() - 1)
+            scheduler.check_door([1], False, time.monotonic() - 1)
         assert counted(scheduler, "departed", stage="door") == 2
-        scheduler.check_door(1, False, time.monotonic() + 60)
+        scheduler.check_door([1], False, time.monotonic() + 60)
+        with pytest.raises(HopelessDeadlineError):
+            scheduler.check_door([40], False, time.monotonic() + 60)
+
+
+async def test_a_guess_at_the_door_takes_no_room() -> None:
+    engine = NumpyEngine(open_gate=False)
+    async with scheduling(engine, max_queue_tokens=30) as scheduler:
+        await busy(scheduler, engine)
+        await admitted(scheduler, [1] * 20)
+        scheduler.check_door([500], False, math.inf)  # it may have ten
+        await admitted(scheduler, [1] * 10)
+        with pytest.raises(OverloadedError, match="at most 30 tokens"):
+            scheduler.check_door([1], False, math.inf)
 
 
 async def test_an_idle_engine_refuses_nobody_however_slow_it_is_thought_to_be() -> None:
     async with scheduling(NumpyEngine(), cost=slow(1000.0)) as scheduler:
-        scheduler.check_door(1, False, time.monotonic() + 5)
+        scheduler.check_door([1], False, time.monotonic() + 5)
         outcome = await scheduler.classify([[3]], deadline=time.monotonic() + 5)
         assert logits_of(outcome)[0, 2] == 3
 
