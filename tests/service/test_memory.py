@@ -8,6 +8,7 @@ import os
 import random
 import re
 import sys
+import time
 from pathlib import Path
 
 import grpc
@@ -133,9 +134,24 @@ async def ask_for_all_lengths(address: str, count: int, seed: int) -> None:
                 if not leaves or error.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
                     raise
 
-    async with grpc.aio.insecure_channel(address) as channel:
-        call = channel.unary_unary(CLASSIFY)
-        await asyncio.gather(*(caller(call) for _ in range(AT_ONCE)))
+    pauses: list[float] = []
+    beating = asyncio.create_task(beat(pauses))
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            call = channel.unary_unary(CLASSIFY)
+            await asyncio.gather(*(caller(call) for _ in range(AT_ONCE)))
+    finally:
+        beating.cancel()
+        longest = max(pauses, default=0.0)
+        print(f"round {seed}: the callers' own loop stood still for at most {longest:.1f} s")
+
+
+async def beat(pauses: list[float], seconds: float = 0.1) -> None:
+    """Notes how late a loop is: one that stood still, with its machine or not, blames nobody."""
+    while True:
+        start = time.monotonic()
+        await asyncio.sleep(seconds)
+        pauses.append(time.monotonic() - start - seconds)
 
 
 def memory_of(pid: int) -> tuple[int, int]:
