@@ -12,6 +12,7 @@ from click.core import ParameterSource
 from cli.errors import plain_errors
 from model.errors import BundleError, SetupError
 from service.config import ServerConfig
+from service.logs import log_beside
 
 log = logging.getLogger(__name__)
 
@@ -109,9 +110,7 @@ SIGTERM or Ctrl-C finishes what was accepted and exits with 0; a second one ends
 )
 def serve(bundle: Path | None, log_level: str, tuned: Path | None, **settings: Any) -> None:
     """Serves BUNDLE or several models over gRPC, with health, reflection and Prometheus metrics."""
-    logging.basicConfig(
-        level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    writer = log_beside(sys.stderr, log_level.upper())
     if not (bundle or settings["models"] or settings["model"]):
         raise click.UsageError("Give a BUNDLE, --model NAME=DIR or --models DIR.")
     with plain_errors(BundleError, SetupError):
@@ -120,7 +119,10 @@ def serve(bundle: Path | None, log_level: str, tuned: Path | None, **settings: A
         config = ServerConfig(**settings)
         from service.process import run
 
-        code = run(config, bundle)
+        try:
+            code = run(config, bundle)
+        finally:
+            writer.flush()
     sys.exit(code)
 
 

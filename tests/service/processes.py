@@ -14,6 +14,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.calls import TIMEOUT
 
 HEEDFUL = Path(sys.executable).with_name("heedful")
+# Of the metrics those that say what became of calls.
+NEWS = re.compile(r"heedful_(requests_total|departed_total|refusals_total|queue_texts|running)")
 FREE_PORTS = ["--port", "0", "--metrics-port", "0", "--threads", "1"]
 
 
@@ -26,7 +28,8 @@ class ServerProcess:
     def __init__(self, command: Sequence[str | Path]) -> None:
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._lines: list[str] = []
-        self._ended = False
+        self._ended, self._reading = False, threading.Event()
+        self._reading.set()
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -73,7 +76,12 @@ class ServerProcess:
         self._reader.join(timeout)
         return code
 
+    def stop_reading(self) -> None:
+        """Leaves its log alone from now on, as a terminal does that is paused."""
+        self._reading.clear()
+
     def kill(self) -> None:
+        self._reading.set()
         self._process.kill()
         self.ended()
 
@@ -87,6 +95,7 @@ class ServerProcess:
         with self._process.stderr as stderr:
             for line in stderr:
                 self._add(line)
+                self._reading.wait()
         self._ended = True
         self._add("")
 
@@ -106,7 +115,7 @@ def running(command: Sequence[str | Path]) -> Iterator[ServerProcess]:
     except BaseException:
         print(process.log)
         with suppress(OSError):  # it may have ended
-            print({name: value for name, value in process.metrics().items() if value})
+            print({name: value for name, value in process.metrics().items() if NEWS.match(name)})
         raise
     finally:
         process.kill()
