@@ -1,6 +1,7 @@
 """A server as a process: serves until a signal says stop, and ends with an exit code."""
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -49,6 +50,7 @@ async def _serve(config: ServerConfig, bundle: Bundle | None, load: Loader) -> i
     server = Server(config, bundle, load)
     starting = asyncio.create_task(server.start())
     stopped = asyncio.create_task(stopping.wait())
+    watching = asyncio.create_task(_tell_when_stuck(config.stuck_seconds))
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
@@ -67,11 +69,25 @@ async def _serve(config: ServerConfig, bundle: Bundle | None, load: Loader) -> i
         raise
     finally:
         stopped.cancel()
+        watching.cancel()
     finished = await server.stop()
     if server.lost.is_set():
         _end_lost()
     log.info("stopped; %s", "all that was accepted is answered" if finished else "not cleanly")
     return 0 if finished else 1
+
+
+async def _tell_when_stuck(seconds: float) -> None:
+    """Has every thread's frames written to stderr when the event loop has stood still so long.
+
+    Nothing in the loop itself could tell, and health answers nobody then.
+    """
+    try:
+        while seconds:
+            faulthandler.dump_traceback_later(seconds)
+            await asyncio.sleep(min(1.0, seconds / 4))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _end_lost() -> NoReturn:

@@ -3,11 +3,13 @@
 import logging
 import os
 import sys
+import time
 from contextlib import suppress
 
 import grpc
 import pytest
 
+from heedful.v1 import classifier_pb2 as pb
 from heedful.v1.classifier_pb2_grpc import ClassifierStub
 from service.logs import LogWriter
 from tests.service.calls import TIMEOUT, texts
@@ -15,17 +17,17 @@ from tests.service.engines import GoldenEngine
 from tests.service.processes import running
 
 FULL_PIPE = 64 << 10
-BREAKING_PROCESS = """
+PROCESS = """
 import sys
 from pathlib import Path
 from service.config import ServerConfig
 from service.logs import log_beside
 from service.process import run
-from tests.service.test_logs import BreakingEngine
+from tests.service import test_logs
 
 log_beside(sys.stderr, "INFO")
-config = ServerConfig(port=0, metrics_port=0, instances=1, threads=1)
-run(config, Path(sys.argv[1]), lambda bundle, config: BreakingEngine(bundle))
+config = ServerConfig(port=0, metrics_port=0, instances=1, threads=1, stuck_seconds=0.2)
+run(config, Path(sys.argv[1]), lambda bundle, config: getattr(test_logs, sys.argv[2])(bundle))
 """
 
 
@@ -40,14 +42,34 @@ class BreakingEngine(GoldenEngine):
         return logits
 
 
+class DozingEngine(GoldenEngine):
+    """Holds up whoever asks its name, once the server is up, for a second."""
+
+    @property
+    def name(self):
+        if len(self.runs) > 3:
+            time.sleep(1)
+        return "dozing"
+
+
 def test_callers_are_answered_while_nobody_reads_the_log(tiny_bundle) -> None:
-    command = [sys.executable, "-c", BREAKING_PROCESS, str(tiny_bundle.path)]
+    command = [sys.executable, "-c", PROCESS, str(tiny_bundle.path), "BreakingEngine"]
     with running(command) as process:
         process.stop_reading()
         with grpc.insecure_channel(process.address) as channel:
             for _ in range(2 * FULL_PIPE // 10_000):
                 call = ClassifierStub(channel).Classify.future(texts("a"), timeout=TIMEOUT)
                 assert call.code() is grpc.StatusCode.INTERNAL
+
+
+def test_an_event_loop_that_stands_still_shows_where(tiny_bundle) -> None:
+    command = [sys.executable, "-c", PROCESS, str(tiny_bundle.path), "DozingEngine"]
+    with running(command) as process:
+        with grpc.insecure_channel(process.address) as channel:
+            request = pb.GetModelRequest()
+            assert ClassifierStub(channel).GetModel(request, timeout=TIMEOUT).backend == "dozing"
+        process.wait_for("Timeout (0:00:00.2")
+        process.wait_for("test_logs.py")
 
 
 @pytest.fixture
